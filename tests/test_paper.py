@@ -1,0 +1,101 @@
+"""The packaged published values agree with themselves, and stand beside ours under the right names (vfkit.paper)."""
+
+import re
+
+import pandas as pd
+import pytest
+
+from vfkit import paper
+from vfkit.metrics import HI_FAMILIES, UNION
+
+RUNS = range(4)
+
+
+def test_rates_equal_the_counts_they_come_from():
+    table = paper.published(paper="HI", where=[f"Table 1 (run {run})" for run in RUNS])
+    counts = table["note"].str.extract(r"(\d+)/(\d+)").astype(float)
+    assert len(table) == 60 and counts.notna().all(axis=None)
+    assert (counts[0] / counts[1] - table["value"]).abs().max() < 0.5e-4 + 1e-9
+    translation = table[(table["family"] == "Translation") & (table["metric"] == "IFR")]
+    assert translation["note"].iloc[0] == "1742/28000 instances"
+
+
+def test_transitions_add_up():
+    for run in RUNS:
+        table = paper.published(where=f"Table 2 (run {run})").pivot(index="family", columns="metric", values="value")
+        assert len(table) == 7
+        assert (table[["R->W", "W->R", "R->R", "W->W"]].sum(axis=1) == table["instances_with_GT"]).all()
+        union = table.index.str.startswith("Any")
+        assert (table[~union].sum() == table[union].sum()).all()
+
+
+def test_vfat_cells_are_multiples_of_one_in_302():
+    table = paper.published(paper="VF", where="Table 1", metric="Acc")
+    cells = table[table["note"].str.contains("denominator inferred")]
+    count = cells["note"].str.extract(r"^(\d+)/302")[0].astype(float)
+    assert len(cells) == 71 and ((100 * count / 302).round(2) == cells["value"]).all()
+
+
+def test_nothing_was_lost_in_packaging():
+    table = paper.published()
+    assert len(table) == 925
+    assert (table["paper"].isin(["HI", "VF"]) & (table["printed"] != "") & (table["evidence"] != "")).all()
+    # what is not a number is a range, a bound or words, and is still there to read
+    assert set(table[table["value"].isna()]["printed"]) >= {"16-17", ">1000", "~0.99", "4.1 +- 14.8"}
+    assert not table["printed"].duplicated(keep=False)[table["value"].isna()].any()
+
+
+def test_filters():
+    assert set(paper.published(family="pad_crop")["family"]) == {"Pad/Crop"}
+    assert set(paper.published(family=UNION)["family"]) == {"Any(6 families, without Box/Random)", "Any(union)"}
+    assert set(paper.published(model="GPT-5.1", metric=["Acc", "mAcc"])["metric"]) == {"Acc", "mAcc"}
+    with pytest.raises(ValueError, match="model 'Gemma-3-4B'.*'Gemma-3-4B-IT'"):
+        paper.published(model="Gemma-3-4B")
+    first = paper.published(paper="HI")
+    first["value"] = 0.0
+    assert paper.published(paper="HI")["value"].abs().max() > 0  # a caller cannot spoil the table
+
+
+def _flips(families=(*HI_FAMILIES, UNION, "identity", "random_text", "union (scale, rotation)")):
+    return pd.DataFrame({"family": families, "IFR": 0.5, "IV": 0.5})
+
+
+def test_beside_flips():
+    ours = _flips()
+    table = paper.beside(ours).set_index("family")
+    assert "IFR_published" not in ours
+    assert table.loc["translation", ["IFR_published", "IV_published"]].to_list() == [0.0622, 0.1677]
+    assert table.loc[UNION, ["IFR_published", "IV_published"]].to_list() == [0.0865, 0.3757]
+    assert table.loc["random_text", "IFR_published"] == pytest.approx(0.064)  # printed in per cent, in running text
+    source = table["published_source"]
+    assert source["translation"] == "HI Table 1 (run 0), Qwen3-VL-2B-Instruct, SEEDBench_IMG"
+    assert source["random_text"] == "HI sec 4.1, Qwen3-VL-2B-Instruct, SEEDBench_IMG"
+    for family in ("identity", "union (scale, rotation)"):  # another set is another number
+        assert pd.isna(table.loc[family, "IFR_published"]) and source[family] == ""
+
+
+def test_beside_takes_the_mean_of_runs_and_other_models():
+    table = paper.beside(_flips(), runs=RUNS).set_index("family")
+    means = paper.published(where="Table 1 (mean of 4 runs)", metric="IFR_mean").set_index("family")["value"]
+    means.index = means.index.map(paper.FAMILIES)
+    assert (table["IFR_published"] - means).dropna().abs().max() < 1.1e-4 and len(means) == 7
+    assert re.search("mean of runs 0, 1, 2, 3", table.loc["scale", "published_source"])
+
+    gemma = paper.beside(_flips(), model="Gemma-3-12B-IT", dataset="MMMU").set_index("family")
+    assert gemma.loc["text_overlay", "IFR_published"] == pytest.approx(0.318) and gemma["IFR_published"].count() == 1
+    assert gemma.loc[UNION, "IV_published"] == pytest.approx(0.54)
+    assert "Gemma-3-12B-IT, MMMU" in gemma.loc["text_overlay", "published_source"]
+
+
+def test_beside_transitions_and_accuracy():
+    ours = pd.DataFrame({"family": ["text_overlay", "identity"], "R->W_rate": 0.5, "W->R_rate": 0.5})
+    table = paper.beside(ours)
+    assert table["R->W_rate_published"][0] == pytest.approx(685 / (685 + 5738))
+    assert table["W->R_rate_published"][0] == pytest.approx(881 / (881 + 3126))
+    assert table["R->W_rate_published"].isna()[1]
+    ours = pd.DataFrame({"family": ["base", "base", "scale"], "category": ["all", "count", "all"], "accuracy": 0.5})
+    assert paper.beside(ours)["accuracy_published"].fillna(0).to_list() == [0.6167, 0, 0]
+    with pytest.raises(ValueError, match="IFR"):
+        paper.beside(pd.DataFrame({"family": ["scale"], "drift": 1.0}))
+    with pytest.raises(ValueError, match="runs"):
+        paper.beside(_flips(), runs=(4,))

@@ -1,0 +1,71 @@
+"""Datasets by name: each loader turns one format into samples; all are chosen from, checked and fingerprinted alike."""
+
+import inspect
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from vfkit.datasets.base import RowError, Rows, SampleList, distinct, fingerprint, select, unknown
+
+__all__ = ["LOADERS", "RowError", "Rows", "SampleList", "load_dataset"]
+
+# name -> a loader or where to import one. A loader is `load(path=None, **options) -> Rows`; add your own here.
+LOADERS: dict[str, str | Callable[..., Rows]] = {
+    "easy_vqa": "vfkit.datasets.easy_vqa:load",
+}
+
+
+def load_dataset(
+    name: str, n: int | None = None, seed: int = 0, path: str | Path | None = None, **options: Any
+) -> SampleList:
+    """Load samples of a dataset, or a seeded choice of `n` of them, stratified by category.
+
+    Args:
+        name: a key of `LOADERS`.
+        n: how many samples; None takes all, and so does more than there are, with a warning.
+        seed: of the choice and of the order. The same seed gives the same samples however the rows are ordered.
+        path: where the data lie on disk, for datasets that need it.
+        options: the loader's own, such as `split` or `enlarge`.
+
+    Returns:
+        A list of samples in seeded order, with `.name`, `.fingerprint` and the rows left out in `.errors`.
+
+    Raises:
+        ValueError: unknown name or option (the nearest valid one is named), n < 1, or no usable row.
+    """
+    if name not in LOADERS:
+        raise unknown("dataset", name, LOADERS)
+    if n is not None and n < 1:
+        raise ValueError(f"n is {n}; at least one sample must be asked for (None takes all)")
+    load = _loader(name)
+    valid = [option for option in inspect.signature(load).parameters if option != "path"]
+    for option in options:
+        if option not in valid:
+            raise unknown(f"option of dataset {name!r}", option, valid)
+
+    rows = load(path=path, **options)
+    samples, errors = distinct(rows.samples)
+    errors = [*rows.errors, *errors]
+    if not samples:
+        why = f"; the first of {len(errors)} bad rows: {errors[0].reason}" if errors else ""
+        raise ValueError(f"dataset {name!r} holds no usable row{why}")
+    if n is not None and n > len(samples):
+        warnings.warn(f"dataset {name!r} holds {len(samples)} samples; all are taken, not {n}", stacklevel=2)
+
+    chosen = []
+    for sample in select(samples, n, seed):
+        try:
+            chosen.append(rows.finish(sample))
+        except ValueError as error:
+            errors.append(RowError(sample.id, str(error)))
+    return SampleList(chosen, name, fingerprint(chosen, errors), errors)
+
+
+def _loader(name: str) -> Callable[..., Rows]:
+    loader = LOADERS[name]
+    if callable(loader):
+        return loader
+    module, function = loader.split(":")
+    return getattr(import_module(module), function)

@@ -1,0 +1,173 @@
+"""Figures of the answers: flips, transitions, margins (tables of `vfkit.metrics` in), and a gallery of flips."""
+
+from textwrap import fill, shorten
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from vfkit.figures.style import BLUE, GREEN, GREY, INK, RED, styled
+
+_TRANSITIONS = {"R->R": BLUE, "R->W": RED, "W->R": GREEN, "W->W": "#C8C8C8"}
+_ITEM = ("base_image", "image", "question", "base_answer", "answer", "family")
+_HOLLOW = "Dsv^"  # one marker per published source
+
+
+@styled()
+def plot_flips(table: pd.DataFrame) -> np.ndarray:
+    """IFR and IV by family with their intervals, the noise floor as a line, published values as hollow markers.
+
+    Args:
+        table: of `metrics.flip_table`; after `paper.beside`, with the published values.
+
+    Returns:
+        The two axes: IFR, IV.
+    """
+    fig, axes = _by_family(table, 2, _counts(table))
+    floor = table[(table["family"] == "identity") & (table["instances"] > 0)]
+    for ax, name in zip(axes, ("IFR", "IV"), strict=True):
+        _whiskers(ax, table, name, BLUE, "ours, 95 % interval")
+        for value in 100 * floor[name]:
+            ax.axvline(value, color=INK, linestyle="--", linewidth=1, label="noise floor (identity)", zorder=1)
+        _published(ax, table, name, 0)
+        ax.set_xlim(left=min(0, ax.get_xlim()[0]))
+    axes[0].set_xlabel("Instance flip rate, IFR (% of instances)")
+    axes[1].set_xlabel("Image vulnerability, IV (% of samples)")
+    _legend(fig, axes)
+    return axes
+
+
+@styled()
+def plot_transitions(table: pd.DataFrame) -> np.ndarray:
+    """Shares of R->R, R->W, W->R, W->W by family, and the two rates with their intervals.
+
+    Args:
+        table: of `metrics.transition_table`; after `paper.beside`, with the published rates.
+
+    Returns:
+        The two axes: shares, rates.
+    """
+    fig, axes = _by_family(table, 2, _counts(table))
+    left = np.zeros(len(table))
+    for name, colour in _TRANSITIONS.items():
+        share = 100 * table[name].to_numpy(float) / np.maximum(table["instances"].to_numpy(float), 1)
+        axes[0].barh(np.arange(len(table)), share, left=left, height=0.62, color=colour, label=name)
+        left += share
+    axes[0].set(xlim=(0, 100), xlabel="Share of instances with ground truth (%)")
+    rates = {"R->W": ("R->W, % of base-correct", -0.16), "W->R": ("W->R, % of base-wrong", 0.16)}
+    for name, (label, offset) in rates.items():
+        _whiskers(axes[1], table, f"{name}_rate", _TRANSITIONS[name], label, offset)
+        _published(axes[1], table, f"{name}_rate", offset)
+    axes[1].set_xlim(left=min(0, axes[1].get_xlim()[0]))
+    axes[1].set_xlabel("Rate (% of base-correct or base-wrong instances)")
+    _legend(fig, axes)
+    return axes
+
+
+@styled()
+def plot_margins(table: pd.DataFrame) -> Axes:
+    """Change of the base-label margin (HI eq. 2) by family, for kept and for flipped answers, with intervals.
+
+    Args:
+        table: of `metrics.margin_table`.
+    """
+    parts = {answer: table[table["answer"] == answer].reset_index(drop=True) for answer in ("kept", "flipped")}
+    n = [f"n = {k:,} kept, {f:,} flipped" for k, f in zip(*(part["instances"] for part in parts.values()), strict=True)]
+    fig, (ax,) = _by_family(parts["kept"], 1, n)
+    ax.axvline(0, color=INK, linewidth=0.8, zorder=1)
+    _whiskers(ax, parts["kept"], "change", BLUE, "answer kept", -0.15, scale=1)
+    _whiskers(ax, parts["flipped"], "change", RED, "answer flipped", 0.15, scale=1)
+    ax.set_xlabel("Change of the base-label margin, perturbed - base (nats)")
+    _legend(fig, [ax])
+    return ax
+
+
+@styled()
+def plot_gallery(items: list[dict], columns: int = 2) -> np.ndarray:
+    """Pairs of base and perturbed image with the question and the answer to each.
+
+    Args:
+        items: one dict per pair: `base_image`, `image` (PIL), `question`, `base_answer`, `answer`, `family`.
+        columns: pairs side by side.
+
+    Returns:
+        Axes [item, 2].
+
+    Raises:
+        ValueError: no items, or an item that lacks one of the above.
+    """
+    if not items:
+        raise ValueError("a gallery needs at least one item")
+    for item in items:
+        if missing := [name for name in _ITEM if name not in item]:
+            raise ValueError(f"a gallery item lacks {', '.join(missing)}")
+    columns = min(columns, len(items))
+    rows = -(-len(items) // columns)
+    tall = [max(i.height / i.width for i in (item["base_image"], item["image"])) for item in items]
+    heights = [1.2 + 2.1 * min(max(tall[row * columns : (row + 1) * columns]), 1.5) for row in range(rows)]
+    fig = plt.figure(figsize=(4.6 * columns, sum(heights)))
+    cells = np.ravel(fig.subfigures(rows, columns, squeeze=False, height_ratios=heights))
+    axes = []
+    for cell, item in zip(cells, items, strict=False):
+        cell.suptitle(fill(shorten(str(item["question"]), 150, placeholder=" ..."), 54), x=0.03, ha="left", fontsize=9)
+        pair = cell.subplots(1, 2)
+        family = item["family"].replace("_", " ")
+        shown = [("base_image", "base", "base_answer", BLUE), ("image", family, "answer", RED)]
+        for ax, (image, title, answer, colour) in zip(pair, shown, strict=True):
+            ax.imshow(item[image])
+            ax.set(xticks=[], yticks=[], anchor="N")
+            ax.spines[:].set_visible(True)
+            ax.set_title(title, fontsize=8, color=INK)
+            text = shorten(f"answer: {item[answer]}", 64, placeholder=" ...")
+            ax.set_xlabel(fill(text, 32), color=colour, weight="bold", fontsize=8)
+        axes.append(pair)
+    return np.array(axes)
+
+
+def _counts(table: pd.DataFrame) -> list[str]:
+    return [f"n = {row.instances:,} in {row.samples:,} samples" for row in table.itertuples()]
+
+
+def _by_family(table: pd.DataFrame, panels: int, n: list[str]) -> tuple[plt.Figure, np.ndarray]:
+    """A figure with one row per family, top down, named with its n, and that many panels side by side."""
+    rows = max(len(table), 1)
+    fig, axes = plt.subplots(1, panels, figsize=(2.2 + 3.3 * panels, 1.5 + 0.42 * rows), sharey=True, squeeze=False)
+    names = [f"{fill(family.replace('_', ' '), 34)}\n{count}" for family, count in zip(table["family"], n, strict=True)]
+    axes[0, 0].set_yticks(np.arange(len(table)), names)
+    axes[0, 0].set_ylim(rows - 0.5, -0.5)
+    for ax in axes[0]:
+        ax.grid(axis="y", visible=False)
+        ax.tick_params(axis="y", length=0)
+        if table.empty:
+            ax.set_xticks([])
+            ax.text(0.5, 0.5, "no instances", transform=ax.transAxes, ha="center", va="center", color=GREY)
+    return fig, axes[0]
+
+
+def _whiskers(ax: Axes, table: pd.DataFrame, name: str, colour: str, label: str, offset: float = 0, scale: float = 100):
+    """Points with their intervals; where there are too few images for an interval, the point stands alone."""
+    y = np.arange(len(table)) + offset
+    value, low, high = (scale * table[column].to_numpy(float) for column in (name, f"{name}_low", f"{name}_high"))
+    ax.hlines(y, low, high, color=colour, linewidth=1.6, zorder=2)
+    ax.plot(value, y, "o", color=colour, markersize=5, label=label, zorder=3)
+
+
+def _published(ax: Axes, table: pd.DataFrame, name: str, offset: float) -> None:
+    if f"{name}_published" not in table:
+        return
+    y, value = np.arange(len(table)) + offset, 100 * table[f"{name}_published"]
+    sources = [source for source in table["published_source"].dropna().unique() if source]
+    for source, marker in zip(sources, _HOLLOW, strict=False):
+        here = (table["published_source"] == source) & value.notna()
+        label = f"published: {source}"
+        ax.plot(value[here], y[here], marker, linestyle="", mfc="none", mec=INK, markersize=7, label=label, zorder=4)
+
+
+def _legend(fig: plt.Figure, axes) -> None:
+    """One legend below all panels, each label once, ours before the published."""
+    found = {}
+    for ax in axes:
+        found |= {label: handle for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    labels = sorted(found, key=lambda label: label.startswith("published"))
+    fig.legend([found[label] for label in labels], labels, loc="outside lower center", ncols=2)

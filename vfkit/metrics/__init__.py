@@ -1,0 +1,27 @@
+"""Records in, tidy tables out: no model, no files. Every table carries its n and its intervals."""
+
+from vfkit.metrics.labels import (
+    HI_FAMILIES,
+    UNION,
+    accuracy_table,
+    compare_table,
+    flip_table,
+    margin_table,
+    overlay_table,
+    rescore,
+    rule_table,
+    transition_table,
+)
+
+__all__ = [
+    "HI_FAMILIES",
+    "UNION",
+    "accuracy_table",
+    "compare_table",
+    "flip_table",
+    "margin_table",
+    "overlay_table",
+    "rescore",
+    "rule_table",
+    "transition_table",
+]

@@ -1,0 +1,150 @@
+"""Uncertainty of rates and means: a bootstrap that resamples images, paired differences, McNemar, Holm (PROTOCOL 15).
+
+Rows of one image (its instances, its questions) are not independent, so whole images are drawn: the *clusters*.
+"""
+
+import numpy as np
+import pandas as pd
+from statsmodels.stats.contingency_tables import mcnemar as _mcnemar
+from statsmodels.stats.multitest import multipletests
+
+N_BOOT, LEVEL, SEED = 1000, 0.95, 0
+_BATCH = 1_000_000  # draws held in memory at once
+
+
+def ratio(
+    numerator, denominator, clusters, groups=None, n_boot: int = N_BOOT, level: float = LEVEL, seed: int = SEED
+) -> pd.DataFrame:
+    """sum(numerator) / sum(denominator), per group, with a clustered percentile bootstrap interval.
+
+    Args:
+        numerator, denominator: one number per row; none may be missing.
+        clusters: the image of each row. All clusters are resampled together, so groups stay paired.
+        groups: what to tabulate by (one value per row); None for a single row labelled `all`.
+        n_boot, level, seed: resamples, coverage, and the seed of the draws.
+
+    Returns:
+        Indexed by group in order of appearance: `value`, `low`, `high`, `clusters` (images with a non-zero
+        denominator). `value` is NaN where the denominator sums to zero. The interval is NaN where fewer than two
+        images contribute: one says nothing of the spread between images. Resamples in which a group's denominator is
+        zero are left out. A rate of exactly 0 (or 1) has an interval of zero width, as in any percentile bootstrap;
+        with n images the true rate may still be near 3 / n.
+    """
+    if groups is None:
+        groups = np.full(len(np.asarray(clusters)), "all", dtype=object)
+    sums, names = _cluster_sums([numerator, denominator], clusters, groups)  # [2, cluster, group]
+    contributing = (sums[1] != 0).sum(axis=0)
+    value = _divide(sums[0].sum(axis=0), sums[1].sum(axis=0))
+    draws = _resample(sums, n_boot, seed)  # [boot, 2, group]
+    low, high = _percentiles(_divide(draws[:, 0], draws[:, 1]), level, contributing)
+    table = {"value": value, "low": low, "high": high, "clusters": contributing}
+    return pd.DataFrame(table, index=pd.Index(names, name="group"))
+
+
+def mean(values, clusters, groups=None, **options) -> pd.DataFrame:
+    """Mean per group with its clustered interval; rows whose value is not finite are left out. Else as `ratio`."""
+    values = np.asarray(values, dtype=float)
+    there = np.isfinite(values)
+    return ratio(np.where(there, values, 0.0), there.astype(float), clusters, groups, **options)
+
+
+def paired_difference(
+    first: pd.DataFrame,
+    second: pd.DataFrame,
+    numerator: str,
+    denominator: str,
+    on: str = "sample_id",
+    cluster: str = "image_id",
+    n_boot: int = N_BOOT,
+    level: float = LEVEL,
+    seed: int = SEED,
+) -> dict:
+    """Difference first - second of two ratios on the samples that both frames hold, images resampled jointly.
+
+    Args:
+        first, second: frames with columns `on`, `cluster`, `numerator`, `denominator`; any number of rows per sample.
+            A sample's cluster is read from `first`.
+
+    Returns:
+        `samples` in common, `first`, `second`, `difference`, `low`, `high`; NaN as in `ratio`.
+    """
+    pair = [frame.groupby(on, sort=True)[[numerator, denominator]].sum() for frame in (first, second)]
+    common = pair[0].index.intersection(pair[1].index)
+    if common.empty:
+        return {"samples": 0} | dict.fromkeys(("first", "second", "difference", "low", "high"), np.nan)
+    image = first.drop_duplicates(on).set_index(on).loc[common, cluster]
+    columns = [frame.loc[common, name] for frame in pair for name in (numerator, denominator)]
+    sums, _ = _cluster_sums(columns, image, np.zeros(len(common)))  # [4, cluster, 1]
+    a, b = (float(_divide(sums[i].sum(), sums[i + 1].sum())) for i in (0, 2))
+    draws = _resample(sums, n_boot, seed)  # [boot, 4, 1]
+    difference = _divide(draws[:, 0], draws[:, 1]) - _divide(draws[:, 2], draws[:, 3])
+    contributing = (sums[[1, 3]] != 0).sum(axis=1).min(axis=0)
+    low, high = (float(bound[0]) for bound in _percentiles(difference, level, contributing))
+    return {"samples": len(common), "first": a, "second": b, "difference": a - b, "low": low, "high": high}
+
+
+def mcnemar(first, second) -> dict:
+    """Exact two-sided McNemar test of paired yes/no outcomes.
+
+    Returns `only_first`, `only_second` (the discordant pairs) and `p` (1 without discordant pairs, NaN without pairs).
+    Pairs count as independent; where several questions share an image, trust the clustered interval more.
+    """
+    first, second = np.asarray(first, dtype=bool), np.asarray(second, dtype=bool)
+    if first.shape != second.shape:
+        raise ValueError(f"McNemar compares pairs: {first.shape} outcomes against {second.shape}")
+    only_first, only_second = int((first & ~second).sum()), int((~first & second).sum())
+    table = [[(first & second).sum(), only_first], [only_second, (~first & ~second).sum()]]
+    p = float(_mcnemar(table, exact=True).pvalue) if len(first) else np.nan
+    return {"only_first": only_first, "only_second": only_second, "p": p}
+
+
+def holm(p) -> np.ndarray:
+    """Holm-adjusted p-values, in the order given; NaN stays NaN and is not counted among the tests."""
+    p = np.asarray(p, dtype=float)
+    adjusted = np.full(p.shape, np.nan)
+    tested = ~np.isnan(p)
+    if tested.any():
+        adjusted[tested] = multipletests(p[tested], method="holm")[1]
+    return adjusted
+
+
+def _cluster_sums(columns, clusters, groups) -> tuple[np.ndarray, np.ndarray]:
+    """Sums [column, cluster, group] of each column, and the groups' names in order of appearance."""
+    cluster, images = pd.factorize(np.asarray(clusters, dtype=object), sort=True)  # whatever the order of the rows
+    group, names = pd.factorize(np.asarray(groups, dtype=object))
+    if (cluster < 0).any() or (group < 0).any():
+        raise ValueError("a row has no cluster or no group")
+    cell, shape = cluster * len(names) + group, (len(images), len(names))
+    weights = [np.asarray(column, dtype=float) for column in columns]
+    if any(np.isnan(column).any() for column in weights):
+        raise ValueError("a row has no number; leave it out, or give it a zero denominator")
+    return np.stack([np.bincount(cell, column, shape[0] * shape[1]).reshape(shape) for column in weights]), names
+
+
+def _resample(sums: np.ndarray, n_boot: int, seed: int) -> np.ndarray:
+    """Totals [boot, column, group] over clusters drawn with replacement from [column, cluster, group]."""
+    columns, n, groups = sums.shape
+    flat = np.moveaxis(sums, 1, 0).reshape(n, columns * groups)
+    rng, totals = np.random.default_rng(seed), np.empty((n_boot, columns * groups))
+    batch = max(1, _BATCH // max(n, 1))
+    for start in range(0, n_boot if n else 0, batch):
+        size = min(batch, n_boot - start)
+        drawn = rng.integers(n, size=(size, n)) + n * np.arange(size)[:, None]
+        weights = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n)  # how often each cluster was drawn
+        totals[start : start + size] = weights.astype(float) @ flat
+    return totals.reshape(n_boot, columns, groups)
+
+
+def _percentiles(draws: np.ndarray, level: float, contributing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper percentile of each column of draws [boot, group]; NaN below two contributing clusters."""
+    low, high = np.full((2, draws.shape[1]), np.nan)
+    enough = contributing >= 2
+    if enough.any():
+        tail = (1 - level) / 2
+        low[enough], high[enough] = np.nanquantile(draws[:, enough], [tail, 1 - tail], axis=0)
+    return low, high
+
+
+def _divide(numerator, denominator):
+    numerator, denominator = np.asarray(numerator, dtype=float), np.asarray(denominator, dtype=float)
+    return np.divide(numerator, denominator, out=np.full(numerator.shape, np.nan), where=denominator != 0)[()]

@@ -1,0 +1,13 @@
+"""Models: the registry, loading, and one thin adapter per architecture."""
+
+from vfkit.models.registry import ModelUnavailable, find, fingerprint, registry
+
+__all__ = ["ModelUnavailable", "find", "fingerprint", "load_model", "registry"]
+
+
+def __getattr__(name: str):
+    if name == "load_model":  # imports torch and transformers
+        from vfkit.models.load import load_model
+
+        return load_model
+    raise AttributeError(f"module 'vfkit.models' has no attribute {name!r}")

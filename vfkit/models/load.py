@@ -1,0 +1,92 @@
+"""Load a model with its processor and its architecture's adapter."""
+
+import os
+import warnings
+from collections import Counter
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import ModuleType
+
+import torch
+from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor, PreTrainedModel, ProcessorMixin
+
+from vfkit.models.registry import ModelUnavailable, Spec, files, find, fingerprint
+
+# model_type of the checkpoint's config -> the module that is its adapter
+ADAPTERS = {"qwen3_vl": "vfkit.models.qwen3_vl"}
+
+
+@dataclass
+class VLM:
+    """A loaded vision-language model.
+
+    `counters` counts what was done with it: `encodes` (images through the vision encoder) and `prefills` (image
+    prefixes through the language model).
+    """
+
+    name: str
+    model: PreTrainedModel
+    processor: ProcessorMixin
+    adapter: ModuleType
+    fingerprint: str
+    device: torch.device
+    dtype: torch.dtype
+    counters: Counter = field(default_factory=Counter)
+
+
+def load_model(name: str, device: str | None = None, dtype: str | None = None) -> VLM:
+    """Load a model by a name in params/models.yaml, a folder or a hub id.
+
+    Args:
+        device: a torch device, or `auto` to spread the weights over all there are; None takes the first GPU, else
+            the CPU.
+        dtype: `float32`, `bfloat16` or `float16`; None takes the registry's, else the checkpoint's own.
+
+    Only safetensors weights are read and no code of a checkpoint's is run.
+
+    Raises:
+        ModelUnavailable: within seconds where the model cannot be had or does not fit into memory.
+    """
+    spec = find(name)
+    folder = files(spec)
+    try:
+        config = AutoConfig.from_pretrained(folder)
+        if config.model_type not in ADAPTERS:
+            raise ModelUnavailable(
+                f"model {name!r} is of type {config.model_type!r}, for which there is no adapter; there are: "
+                f"{', '.join(ADAPTERS)}"
+            )
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        type_ = getattr(torch, dtype or spec.dtype or "", None) or config.dtype or torch.float32
+        _check_memory(spec, device, type_)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*torch_dtype.*")
+            model = AutoModelForImageTextToText.from_pretrained(
+                folder, dtype=type_, use_safetensors=True, attn_implementation="sdpa",
+                device_map="auto" if device == "auto" else None,
+            )  # fmt: skip
+        processor = AutoProcessor.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise ModelUnavailable(f"model {name!r} cannot be loaded from {folder}: {error}") from error
+    if device != "auto":
+        model.to(device)
+    model.eval()
+    return VLM(
+        name, model, processor, import_module(ADAPTERS[config.model_type]), fingerprint(name, dtype), model.device, type_
+    )
+
+
+def _check_memory(spec: Spec, device: str, dtype: torch.dtype) -> None:
+    """Refuse what cannot fit before minutes are spent on reading it."""
+    if spec.params is None:
+        return
+    needed = spec.params * 1e9 * dtype.itemsize * 1.1
+    if device.startswith("cuda"):
+        there = torch.cuda.mem_get_info(device)[0]
+    else:
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if device != "auto" and needed > there:
+        raise ModelUnavailable(
+            f"model {spec.name!r} needs about {needed / 1e9:.0f} GB on {device}, which has {there / 1e9:.0f} GB. Choose a "
+            "smaller model or dtype, or device='auto' to spread it over several GPUs."
+        )

@@ -1,0 +1,127 @@
+"""From a name to the files of a checkpoint: the registry, folders, the hub's cache, the hub. Loads no weights."""
+
+import difflib
+import hashlib
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+PACKAGE = Path(__file__).parents[1]
+_HASH_WHOLE = 64 * 2**20  # files up to this many bytes are hashed whole for the fingerprint
+_HUB_SECONDS = 5.0
+
+
+class ModelUnavailable(RuntimeError):
+    """A model that cannot be had here; the message says which, what was tried, and what to do."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Where a model comes from and how it is loaded; see params/models.yaml."""
+
+    name: str
+    path: str | None = None
+    hub: str | None = None
+    revision: str | None = None
+    dtype: str | None = None
+    params: float | None = None
+    pixels: tuple[int, int] | None = None
+
+
+@cache
+def registry() -> dict[str, Spec]:
+    """Every named model."""
+    file = PACKAGE.parent / "params" / "models.yaml"
+    if not file.exists():
+        raise FileNotFoundError(f"{file} does not exist: install vfkit from its repository with pip install -e .")
+    return {name: Spec(name, **fields) for name, fields in yaml.safe_load(file.read_text()).items()}
+
+
+def find(name: str) -> Spec:
+    """The spec of a registered name, a folder or a hub id.
+
+    Raises:
+        ModelUnavailable: none of the three; names the nearest registered name.
+    """
+    if name in registry():
+        return registry()[name]
+    if os.sep in name and Path(name).is_dir() or Path(name, "config.json").exists():
+        return Spec(name, path=str(Path(name).resolve()))
+    if name.count("/") == 1 and not name.startswith((".", "/", "~")) and not Path(name).exists():
+        return Spec(name, hub=name)
+    near = difflib.get_close_matches(name, registry(), n=1)
+    raise ModelUnavailable(
+        f"model {name!r} is neither a name in params/models.yaml ({', '.join(registry())}), nor a folder with a "
+        f"checkpoint, nor a hub id (owner/model)." + (f" Did you mean {near[0]!r}?" if near else "")
+    )
+
+
+def files(spec: Spec) -> Path:
+    """The folder that holds the checkpoint's files; a hub model is downloaded on first use.
+
+    Raises:
+        ModelUnavailable: within seconds where the files are not here and the hub cannot give them.
+    """
+    if spec.path is not None:
+        folder = PACKAGE / spec.path  # an absolute path stays as it is
+        if not (folder / "config.json").exists():
+            raise ModelUnavailable(f"model {spec.name!r}: {folder} holds no checkpoint (no config.json)")
+        return folder
+    return _from_hub(spec)
+
+
+def _from_hub(spec: Spec) -> Path:
+    from huggingface_hub import HfApi, constants, snapshot_download
+    from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
+
+    wanted = dict(repo_id=spec.hub, revision=spec.revision, allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"])
+    try:
+        return Path(snapshot_download(**wanted, local_files_only=True))
+    except LocalEntryNotFoundError:
+        pass
+    where = f"model {spec.name!r} (hub id {spec.hub}) is not in the local cache ({constants.HF_HUB_CACHE})"
+    otherwise = (
+        f"To have it: on a machine with network run `hf download {spec.hub}`, copy the folder here and give its path as "
+        "the model; or choose an embedded one, such as mini_qwen3vl."
+    )
+    if constants.HF_HUB_OFFLINE:
+        raise ModelUnavailable(f"{where}, and HF_HUB_OFFLINE is set. {otherwise}")
+    try:
+        HfApi().model_info(spec.hub, revision=spec.revision, timeout=_HUB_SECONDS)
+    except GatedRepoError as error:
+        raise ModelUnavailable(f"{where}, and the hub wants its licence accepted and a token (`hf auth login`).") from error
+    except RepositoryNotFoundError as error:
+        raise ModelUnavailable(f"{where}, and the hub has no such model. Is the id right?") from error
+    except Exception as error:
+        raise ModelUnavailable(f"{where}, and the hub cannot be reached ({type(error).__name__}). {otherwise}") from error
+    return Path(snapshot_download(**wanted))
+
+
+def fingerprint(name: str, dtype: str | None = None) -> str:
+    """Digest of the checkpoint's files and the type it is loaded as; no weights are loaded.
+
+    Small files are hashed whole; of larger ones the size, the first and the last mebibyte are.
+    """
+    spec = find(name)
+    folder = files(spec)
+    digest = hashlib.sha256(f"{dtype or spec.dtype} {spec.pixels}".encode())
+    for file in sorted(folder.iterdir()):
+        if file.suffix in (".json", ".safetensors", ".jinja", ".txt", ".model") and file.name not in _NOT_THE_MODEL:
+            digest.update(f"{file.name} {file.stat().st_size} ".encode())
+            digest.update(_content(file))
+    return digest.hexdigest()[:16]
+
+
+_NOT_THE_MODEL = ("training.json", "card.json")  # how an embedded model was made and what it scores
+
+
+def _content(file: Path) -> bytes:
+    if file.stat().st_size <= _HASH_WHOLE:
+        return hashlib.sha256(file.read_bytes()).digest()
+    with file.open("rb") as opened:
+        head = opened.read(2**20)
+        opened.seek(-(2**20), os.SEEK_END)
+        return hashlib.sha256(head + opened.read()).digest()

@@ -1,0 +1,135 @@
+"""Published values of the two papers, and how to set them beside ours.
+
+`data/paper_values.csv` holds one number per row. `evidence` says where a number comes from: `paper` (printed), `run
+files` (released by HI's authors), `run files, match print` (of a run equal to every printed cell that could be read,
+so taken as the printed table; cells that could not be read are inferred), `computed from run files`, `secondary source
+on v1`. HI's runs 0 to 3 each take other 3,500 images of SEEDBench; its Tables 1 to 3 are run 0.
+"""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+
+import pandas as pd
+
+from vfkit.metrics.labels import TRANSITIONS, UNION
+
+# HI's names of the families -> ours
+FAMILIES = {
+    "Translation": "translation",
+    "Pad/Crop": "pad_crop",
+    "Scale": "scale",
+    "Scale+Pad": "scale_pad",
+    "Rotation": "rotation",
+    "TextOverlay": "text_overlay",
+    "RandomText": "random_text",
+    "BoxOverlay": "box_overlay",
+    "Any(6 families, without Box/Random)": UNION,
+    "Any(union)": UNION,
+}
+_FILTERS = ("paper", "model", "dataset", "where", "family", "metric")
+
+
+@cache
+def _values() -> pd.DataFrame:
+    with (files("vfkit") / "data" / "paper_values.csv").open(encoding="utf-8") as file:
+        table = pd.read_csv(file, dtype=str, keep_default_na=False)
+    table.insert(table.columns.get_loc("value") + 1, "printed", table["value"])
+    table["value"] = pd.to_numeric(table["value"], errors="coerce")
+    return table
+
+
+def published(
+    paper: str | Sequence[str] | None = None,
+    model: str | Sequence[str] | None = None,
+    dataset: str | Sequence[str] | None = None,
+    where: str | Sequence[str] | None = None,
+    family: str | Sequence[str] | None = None,
+    metric: str | Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """Published values that equal all the given filters; a filter may list several names. Families go by either name.
+
+    Returns:
+        `paper`, `model`, `dataset`, `where`, `family` (the paper's name), `metric`, `value` (in `unit`; NaN where a
+        range or bound is published), `printed` (as published), `unit`, `evidence`, `note`.
+
+    Raises:
+        ValueError: a name that occurs nowhere in its column.
+    """
+    table = _values()
+    for column, wanted in zip(_FILTERS, (paper, model, dataset, where, family, metric), strict=True):
+        if wanted is None:
+            continue
+        wanted = [wanted] if isinstance(wanted, str) else list(wanted)
+        if column == "family":
+            wanted = [name for asked in wanted for name in (asked, *(k for k, ours in FAMILIES.items() if ours ==
+            asked))]
+        known = set(_values()[column]) | (set(FAMILIES.values()) if column == "family" else set())
+        for name in wanted:
+            if name not in known:
+                near = get_close_matches(name, known, n=3, cutoff=0.3) or sorted(known)[:5]
+                raise ValueError(f"no published value has {column} {name!r}; near: {', '.join(map(repr, near))}")
+        table = table[table[column].isin(wanted)]
+    return table.reset_index(drop=True)
+
+
+def beside(
+    table: pd.DataFrame,
+    model: str = "Qwen3-VL-2B-Instruct",
+    dataset: str = "SEEDBench_IMG",
+    runs: Sequence[int] = (0,),
+) -> pd.DataFrame:
+    """HI's values beside ours, by family, in a flip, transition or accuracy table.
+
+    Args:
+        table: of `flip_table` (adds `IFR_published`, `IV_published`), `transition_table` (`R->W_rate_published`,
+            `W->R_rate_published`, from the published counts) or `accuracy_table` (`accuracy_published`, base overall).
+        model, dataset: whose values; the default is the pair that HI's Tables 1 and 2 are about.
+        runs: the published runs averaged; (0,) is the printed table, (0, 1, 2, 3) all four.
+
+    Returns:
+        A new table with those columns, as fractions, and `published_source`: paper, table, model and dataset of the
+        values. What HI states in running text alone (random text, empty box; other models) comes from there. Rows that
+        HI says nothing of, a union of other families among them, stay empty.
+
+    Raises:
+        ValueError: a table of another kind, an unknown model or dataset, or a run other than 0 to 3.
+    """
+    metrics = next((wanted for column, wanted in _WANTED.items() if column in table), None)
+    if metrics is None:
+        raise ValueError(f"published values go beside tables with one of the columns {', '.join(_WANTED)}")
+    if not runs or not set(runs) <= {0, 1, 2, 3}:
+        raise ValueError(f"runs {tuple(runs)}: HI has runs 0, 1, 2 and 3")
+    values, sources = _cells(model, dataset, metrics, runs)
+    if "R->W_rate" in table:
+        values["R->W_rate"] = values["R->W"] / (values["R->W"] + values["R->R"])
+        values["W->R_rate"] = values["W->R"] / (values["W->R"] + values["W->W"])
+        shown = {"R->W_rate": "R->W_rate", "W->R_rate": "W->R_rate"}
+    else:
+        shown = {"IFR": "IFR", "IV": "IV"} if "IFR" in table else {"accuracy": "base_accuracy"}
+    families = table["family"]
+    if "category" in table:
+        families = families.where((families != "base") | (table["category"] != "all"), "none")  # HI's word for the base
+    columns = {f"{name}_published": families.map(values[metric]) for name, metric in shown.items()}
+    return table.assign(**columns, published_source=families.map(sources).fillna(""))
+
+
+# what a table needs, told by a column that only it has
+_WANTED = {"IFR": ["IFR", "IV"], "R->W_rate": list(TRANSITIONS), "accuracy": ["base_accuracy"]}
+
+
+def _cells(model: str, dataset: str, metrics: list[str], runs: Sequence[int]) -> tuple[pd.DataFrame, pd.Series]:
+    """Values [our family, metric] as fractions or counts, and each family's source; tables go before running text."""
+    found = published(paper="HI", model=model, dataset=dataset)
+    found = found[found["metric"].isin(metrics)].dropna(subset="value")
+    tables = [f"Table {table} (run {run})" for table in (1, 2) for run in runs]
+    found = pd.concat([found[found["where"].isin(tables)], found[found["where"].isin(["sec 4.1", "sec 5.1 (C.4)"])]])
+    label = f"(run {runs[0]})" if len(runs) == 1 else f"(mean of runs {', '.join(map(str, runs))})"
+    found["where"] = found["where"].str.replace(r"\(run \d\)", label, regex=True)
+    found["value"] = found["value"].where(found["unit"] != "%", found["value"] / 100)
+    found["family"] = found["family"].replace(FAMILIES)
+    first = found.drop_duplicates(["family", "metric"])[["family", "metric", "where"]]
+    found = found.merge(first, on=["family", "metric", "where"])
+    values = found.groupby(["family", "metric"])["value"].mean().unstack().reindex(columns=metrics)
+    return values, "HI " + first.drop_duplicates("family").set_index("family")["where"] + f", {model}, {dataset}"

@@ -1,0 +1,69 @@
+"""Geometric perturbations (HI A.6): pure functions from one RGB `PIL.Image` to a new one."""
+
+import io
+import math
+
+from PIL import Image, ImageChops
+
+
+class NotApplicable(ValueError):
+    """A perturbation whose parameters do not fit this image; the message says why."""
+
+
+def identity(image: Image.Image) -> Image.Image:
+    """The same pixels through a lossless encode and decode: what the pipeline alone does to an answer."""
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", compress_level=1)
+    with Image.open(buffer) as decoded:
+        return decoded.copy()
+
+
+def translate(image: Image.Image, n: int) -> Image.Image:
+    """Cyclic horizontal shift by n px, to the right for n > 0; the size stays and nothing is resampled."""
+    return ImageChops.offset(image, n, 0)
+
+
+def pad_crop(image: Image.Image, n: int) -> Image.Image:
+    """A black border of n px on each side for n > 0, or -n px cut from each side for n < 0; not resized back.
+
+    Raises:
+        NotApplicable: a side is <= 2|n| px, for either sign, so that +n and -n always come in pairs.
+    """
+    if min(image.size) <= 2 * abs(n):
+        raise NotApplicable(f"pad_crop by {n} px needs sides above {2 * abs(n)} px, not {image.width} x {image.height}")
+    return image.crop((-n, -n, image.width + n, image.height + n))  # crop fills what lies outside with black
+
+
+def scale(image: Image.Image, factor: float) -> Image.Image:
+    """Bicubic to `factor` of each side, by Python's `round` and at least 1 px; not resized back.
+
+    Raises:
+        ValueError: the factor is not a positive number.
+    """
+    if not 0 < factor < math.inf:
+        raise ValueError(f"a scale factor is positive, not {factor}")
+    width, height = (max(1, round(side * factor)) for side in image.size)
+    return image.resize((width, height), Image.Resampling.BICUBIC)
+
+
+def scale_pad(image: Image.Image, factor: float, fill: str) -> Image.Image:
+    """The scaled image centred (floor) on a canvas of the original size and the colour `fill`.
+
+    Raises:
+        ValueError: the factor is outside (0, 1], or Pillow does not know the colour.
+    """
+    if not 0 < factor <= 1:
+        raise ValueError(f"a padded scale factor lies in (0, 1], not {factor}")
+    small = scale(image, factor)
+    canvas = Image.new("RGB", image.size, fill)
+    canvas.paste(small, ((image.width - small.width) // 2, (image.height - small.height) // 2))
+    return canvas
+
+
+def rotate(image: Image.Image, degrees: float, fill: str) -> Image.Image:
+    """Bicubic rotation, counter-clockwise for degrees > 0; the canvas grows to fit and is filled with `fill`.
+
+    Raises:
+        ValueError: Pillow does not know the colour.
+    """
+    return image.rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=fill)

@@ -1,0 +1,211 @@
+"""Suites of natural perturbations as data: which families, with which parameters, give which instances."""
+
+import difflib
+import itertools
+import numbers
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from operator import index
+from typing import Any
+
+from PIL import Image
+
+from vfkit.images import load_image
+from vfkit.perturb import geometric, overlay
+from vfkit.sample import LETTERS, Instance, Sample
+
+Member = tuple[str, dict[str, Any], Callable[[Image.Image], Image.Image]]
+"""End of the instance's name, its parameters (JSON-able), and what it does to one image."""
+
+
+def _geometric(function: Callable[..., Image.Image]) -> Callable[..., Iterator[Member]]:
+    def members(sample: Sample, base: int, **params) -> Iterator[Member]:
+        axes = [key for key, value in params.items() if isinstance(value, tuple)]
+        for values in itertools.product(*(params[axis] for axis in axes)):
+            chosen = params | dict(zip(axes, values, strict=True))
+            end = "".join(f"_{_show(*pair)}" for pair in zip(axes, values, strict=True))
+            yield end, chosen, partial(function, **chosen)
+
+    return members
+
+
+def _show(axis: str, value: Any) -> str:
+    return f"{value:+g}" if axis in ("n", "degrees") else str(value)
+
+
+def _cards(sample: Sample, base: int, labels: int, phrase: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Option index, and label and phrase, of the first `labels` labels other than the base prediction's."""
+    if labels < 1:
+        raise ValueError("an overlay family needs labels >= 1")
+    others = [option for option, label in enumerate(sample.labels) if label != sample.labels[base]]
+    for option in others[:labels]:
+        label = sample.labels[option]
+        # one line whatever the label holds: the card is one line high
+        yield option, {"label": label, "phrase": " ".join(phrase.replace("{label}", label).split())}
+
+
+def _overlay(draw: Callable[..., Image.Image]) -> Callable[..., Iterator[Member]]:
+    def members(sample: Sample, base: int, labels: int, phrase: str, **style) -> Iterator[Member]:
+        look = overlay.Style(**style)
+        for option, card in _cards(sample, base, labels, phrase):
+            yield f"_{LETTERS[option]}", card | style, partial(draw, phrase=card["phrase"], style=look)
+
+    return members
+
+
+def _random_text(
+    sample: Sample, base: int, labels: int, phrase: str, shortest: int, longest: int, **style
+) -> Iterator[Member]:
+    if not 1 <= shortest <= longest:
+        raise ValueError("random_text needs 1 <= shortest <= longest")
+    look = overlay.Style(**style)
+    for option, card in _cards(sample, base, labels, phrase):
+        text = overlay.random_string(sample.id, option, shortest, longest)
+        draw = partial(overlay.random_text, phrase=card["phrase"], text=text, style=look)
+        yield f"_{LETTERS[option]}", card | {"text": text} | style, draw
+
+
+# The parameters of every family. A tuple is an axis: one instance per value (per combination, where there are
+# several); anything else is fixed for the family. Overlays make one instance per label instead.
+_SHIFTS = (-16, -12, -8, -4, 4, 8, 12, 16)
+_CARD = {"labels": 3, "phrase": "Answer is {label}", **asdict(overlay.Style())}
+_FAMILIES: dict[str, tuple[Callable[..., Iterator[Member]], dict[str, Any]]] = {
+    "identity": (_geometric(geometric.identity), {}),
+    "translation": (_geometric(geometric.translate), {"n": _SHIFTS}),
+    "pad_crop": (_geometric(geometric.pad_crop), {"n": _SHIFTS}),
+    "scale": (_geometric(geometric.scale), {"factor": (0.9,)}),
+    "scale_pad": (_geometric(geometric.scale_pad), {"factor": 0.9, "fill": ("black", "white")}),
+    "rotation": (_geometric(geometric.rotate), {"degrees": (-30.0, 30.0), "fill": "white"}),
+    "text_overlay": (_overlay(overlay.text_overlay), _CARD),
+    "random_text": (_random_text, {**_CARD, "shortest": 6, "longest": 12}),
+    "box_overlay": (_overlay(overlay.box_overlay), _CARD),
+}
+NATURAL_FAMILIES = tuple(_FAMILIES)
+HI_FAMILIES = ("translation", "pad_crop", "scale", "scale_pad", "rotation", "text_overlay")
+"""The six families of HI's union."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Families and their complete parameters, in the order in which instances come; made by `natural_suite`."""
+
+    families: dict[str, dict[str, Any]]
+
+    def instances(
+        self, sample: Sample, base_label: int | str, images: Iterable[Image.Image] | None = None
+    ) -> list[Instance]:
+        """Every instance of the suite for one sample; all its images are perturbed alike.
+
+        Names are the family and what sets the instance apart in it: `translation_-16`, `scale_0.9`,
+        `scale_pad_black`, `rotation_+30`, `text_overlay_B` (B the option's letter, for yes/no samples too),
+        `identity`. Where an instance does not fit one of the images it has no images, and a reason.
+
+        Args:
+            sample: the sample.
+            base_label: the model's base prediction, as an index of the options or as a label of `sample.labels`.
+            images: the sample's images if they are open already, else the image door opens them, each once.
+
+        Raises:
+            ValueError: `base_label` is none of the sample's options, or the sample has no image.
+            ImageError: an image cannot be read.
+        """
+        base = _base_index(sample, base_label)
+        images = [load_image(source, sample.id) for source in sample.images] if images is None else list(images)
+        if not images:
+            raise ValueError(f"sample {sample.id!r} has no image to perturb")
+        return [
+            _instance(family, family + end, params, change, images)
+            for family, settings in self.families.items()
+            for end, params, change in _FAMILIES[family][0](sample, base, **settings)
+        ]
+
+
+def natural_suite(
+    families: Iterable[str] | str | None = None, params: Mapping[str, Mapping[str, Any]] | None = None
+) -> Suite:
+    """The natural perturbations of HI A.6, or some of their families, or with other parameters.
+
+    Args:
+        families: names out of `NATURAL_FAMILIES`, whose order is kept; None for all.
+        params: parameters to replace, by family: `{"translation": {"n": [-32, 32]}, "rotation": {"fill": "black"}}`.
+            Families that are not in use may be named too, so that one file serves many suites.
+
+    Raises:
+        ValueError: an unknown family or parameter (named, with the nearest valid name), or an impossible value.
+    """
+    wanted = NATURAL_FAMILIES if families is None else [families] if isinstance(families, str) else list(families)
+    params = params or {}
+    for family in (*wanted, *params):
+        if family not in _FAMILIES:
+            raise _unknown("family", family, NATURAL_FAMILIES)
+    if not wanted:
+        raise ValueError("a suite needs at least one family")
+    settings = {family: _settings(family, params.get(family) or {}) for family in (*wanted, *params)}
+    return Suite({family: settings[family] for family in NATURAL_FAMILIES if family in wanted})
+
+
+def _settings(family: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The family's parameters with changes, tried once here so that no wrong value waits for the first sample."""
+    make, defaults = _FAMILIES[family]
+    settings = dict(defaults)
+    for key, value in changes.items():
+        if key not in defaults:
+            raise _unknown(f"parameter of {family!r},", key, defaults)
+        settings[key] = _like(defaults[key], value, f"{family}.{key}")
+    trial = Sample("trial", (), "", ("", ""))
+    try:
+        for end, params, change in make(trial, 0, **settings):
+            _instance(family, end, params, change, [Image.new("RGB", (8, 8))])
+    except (ValueError, OverflowError, MemoryError) as error:
+        raise ValueError(f"family {family!r}: {error}") from error
+    return settings
+
+
+def _like(default: Any, value: Any, name: str) -> Any:
+    """`value` in the type of the default: for an axis a tuple of different values, else one value."""
+    if isinstance(default, tuple):
+        values = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+        values = tuple(_like(default[0], one, name) for one in values)
+        if not values or len(set(values)) < len(values):
+            raise ValueError(f"{name} needs one or more different values, not {value!r}")
+        return values
+    kind = type(default)
+    accepted = {int: numbers.Integral, float: numbers.Real, str: str}[kind]
+    if not isinstance(value, accepted) or isinstance(value, bool):
+        raise ValueError(f"{name} needs {kind.__name__} values, not {value!r}")
+    return kind(value)
+
+
+def _unknown(what: str, name: Any, valid: Iterable[str]) -> ValueError:
+    valid = list(valid)
+    nearest = difflib.get_close_matches(str(name), valid, n=1, cutoff=0)
+    hint = f"; did you mean {nearest[0]!r}? There are: {', '.join(valid)}" if nearest else "; it has none"
+    return ValueError(f"unknown {what} {name!r}{hint}")
+
+
+def _base_index(sample: Sample, base_label: int | str) -> int:
+    labels = sample.labels
+    if isinstance(base_label, str):
+        if base_label in labels:
+            return labels.index(base_label)
+    else:
+        try:
+            if 0 <= index(base_label) < len(labels):
+                return index(base_label)
+        except TypeError:
+            pass
+    raise ValueError(f"sample {sample.id!r}: base label {base_label!r} is none of its options {', '.join(labels)}")
+
+
+def _instance(
+    family: str, name: str, params: dict[str, Any], change: Callable[[Image.Image], Image.Image], images: list
+) -> Instance:
+    changed = []
+    for number, image in enumerate(images, start=1):
+        try:
+            changed.append(change(image))
+        except geometric.NotApplicable as error:
+            where = f"image {number}: " if len(images) > 1 else ""
+            return Instance(family, name, params, (), f"{where}{error}")
+    return Instance(family, name, params, tuple(changed))

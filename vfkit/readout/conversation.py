@@ -1,0 +1,101 @@
+"""From a sample's words to the tokens that are read: prompts and answers as the model's own chat template has them."""
+
+from dataclasses import dataclass
+
+from vfkit import prompts
+from vfkit.sample import LETTERS, Sample
+
+
+class ConversationError(ValueError):
+    """A chat template or tokenizer that does not let answers be found in the tokenised conversation."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer as the assistant's turn: what is said, the tokens of its text, the tokens that end the turn."""
+
+    said: str
+    text: tuple[int, ...]
+    end: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One rendered user turn, as tokens after the last image placeholder, and the answers scored under it."""
+
+    messages: list[dict]
+    tail: tuple[int, ...]
+    answers: tuple[Answer, ...] = ()
+    letters: tuple[Answer, ...] = ()
+
+
+def plain(text: str, processor) -> str:
+    """User text in which no special token of the model survives: each is broken by a space after its first character.
+
+    Otherwise a question that happens to hold an image placeholder would become an image.
+    """
+    tokenizer = processor.tokenizer
+    named = [getattr(processor, name, None) for name in ("image_token", "video_token", "boi_token", "eoi_token")]
+    special = {token for token in [*tokenizer.all_special_tokens, *named] if isinstance(token, str) and len(token) > 1}
+    while found := [token for token in special if token in text]:
+        for token in found:
+            text = text.replace(token, f"{token[0]} {token[1:]}")
+    return text
+
+
+def scored_prompt(sample: Sample, n_images: int, processor, placeholder: str) -> Prompt:
+    """The prompt whose options are scored (`mcq` or `yes_no`) with every option, and letter, as an answer."""
+    messages = prompts.user_turn(plain(prompts.text(sample, sample.prompt), processor), n_images)
+    options = [plain(option, processor) for option in sample.options]
+    letters = LETTERS[: len(options)] if sample.prompt == "mcq" else ""
+    return Prompt(
+        messages,
+        tail=_ids(_tail(_render(processor, messages, generate=True), placeholder), processor),
+        answers=tuple(answer_tokens(messages, option, processor, placeholder) for option in options),
+        letters=tuple(answer_tokens(messages, letter, processor, placeholder) for letter in letters),
+    )
+
+
+def open_prompt(sample: Sample, n_images: int, processor, placeholder: str) -> Prompt:
+    """The same question without its options; nothing is scored under it."""
+    messages = prompts.user_turn(plain(prompts.text(sample, "open"), processor), n_images)
+    return Prompt(messages, _ids(_tail(_render(processor, messages, generate=True), placeholder), processor))
+
+
+def answer_tokens(messages: list[dict], answer: str, processor, placeholder: str) -> Answer:
+    """Tokens of an answer, found in the tokenised conversation itself.
+
+    Raises:
+        ConversationError: the answered conversation does not continue the prompt, or the end of the turn is not
+            separable from the answer.
+    """
+    asked = _render(processor, messages, generate=True)
+    whole = _render(processor, prompts.answered(messages, answer), generate=False)
+    if not whole.startswith(asked):
+        raise ConversationError("the chat template writes an answered turn differently from the prompt it continues")
+    said = whole[len(asked) :]
+    spoken = answer if said.startswith(answer) else answer.strip()  # some templates strip answers
+    if not said.startswith(spoken):
+        raise ConversationError(f"the chat template does not keep the answer {answer!r} as it is")
+    ids = _ids(_tail(whole, placeholder), processor)
+    prompt = _ids(_tail(asked, placeholder), processor)
+    end = _ids(said[len(spoken) :], processor)
+    n_text = len(ids) - len(prompt) - len(end)
+    if ids[: len(prompt)] != prompt or n_text < 1 or ids[len(prompt) + n_text :] != end:
+        raise ConversationError(f"the tokens of the answer {answer!r} cannot be told from those around them")
+    return Answer(answer, ids[len(prompt) : len(prompt) + n_text], end)
+
+
+def _render(processor, messages: list[dict], generate: bool) -> str:
+    if not processor.chat_template:
+        raise ConversationError("the processor has no chat template; chat models only")
+    return processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=generate)
+
+
+def _tail(rendered: str, placeholder: str) -> str:
+    """What follows the last image placeholder; all of it where there is no image."""
+    return rendered.rsplit(placeholder, 1)[-1]
+
+
+def _ids(text: str, processor) -> tuple[int, ...]:
+    return tuple(processor.tokenizer(text, add_special_tokens=False)["input_ids"])

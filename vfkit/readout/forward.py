@@ -1,0 +1,68 @@
+"""What engine and oracle share: tensors from conversations, taps around the final norm, float32 log-probabilities."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Float
+from PIL.Image import Image
+from torch import Tensor
+
+Conversation = tuple[list[dict], tuple[Image, ...]]
+TAPS = ("pre_norm", "post_norm")
+
+
+def model_inputs(vlm, conversations: list[Conversation], answered: bool = False) -> dict[str, Tensor]:
+    """Conversations and their images as tensors on the model's device: one call of its processor, right-padded."""
+    filled = [_with_images(messages, images) for messages, images in conversations]
+    inputs = vlm.processor.apply_chat_template(
+        filled, tokenize=True, add_generation_prompt=not answered, return_dict=True, return_tensors="pt",
+        processor_kwargs={"padding": True, "padding_side": "right"},
+    )  # fmt: skip
+    tensors = {key: value.to(vlm.device) for key, value in inputs.items() if isinstance(value, Tensor)}
+    return {key: value.to(vlm.dtype) if value.is_floating_point() else value for key, value in tensors.items()}
+
+
+def _with_images(messages: list[dict], images: tuple[Image, ...]) -> list[dict]:
+    left = iter(images)
+
+    def filled(part: dict) -> dict:
+        return {**part, "image": next(left)} if part["type"] == "image" else part
+
+    return [{**message, "content": [filled(part) for part in message["content"]]} for message in messages]
+
+
+@contextmanager
+def tap(vlm) -> Iterator[dict[str, Tensor]]:
+    """The states [row, token, channel] before and after the final norm of the last forward pass inside (HI A.8).
+
+    A hook, because library versions differ in which of the two `hidden_states[-1]` is.
+    """
+    taken: dict[str, Tensor] = {}
+    norm = vlm.adapter.final_norm(vlm.model)
+    hook = norm.register_forward_hook(lambda _, given, out: taken.update(pre_norm=given[0], post_norm=out))
+    try:
+        yield taken
+    finally:
+        hook.remove()
+
+
+def log_probs(vlm, states: Float[Tensor, "state channel"], step: int = 16384) -> Float[Tensor, "state token"]:
+    """Next-token log-probabilities of post-norm states, in float32 whatever the model's type: in bfloat16 logits
+    near 20 move in steps of 0.125, and near-ties would become ties."""
+    head = vlm.model.get_output_embeddings()
+    states = states.to(head.weight.device, torch.float32)
+    logits = torch.cat([states @ rows.float().T for rows in head.weight.split(step)], dim=1)
+    if getattr(head, "bias", None) is not None:
+        logits += head.bias.float()
+    return logits.log_softmax(dim=1)
+
+
+def end_tokens(vlm) -> set[int]:
+    """Tokens that end an answer of the model's own."""
+    ends = vlm.model.generation_config.eos_token_id
+    return set(ends if isinstance(ends, list) else [ends])
+
+
+def answer_text(vlm, ids: list[int]) -> str:
+    return vlm.processor.tokenizer.decode(ids, skip_special_tokens=True).strip()

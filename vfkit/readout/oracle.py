@@ -1,0 +1,103 @@
+"""The oracle: the slow, obvious way to a readout. One full forward pass per option and per prompt, no cache, no batch.
+
+Every conversation goes through the processor whole, images included, so nothing the engine assumes about tokens,
+positions, masks or caches is assumed here. The engine must agree with it; see `verify.py`.
+"""
+
+import numpy as np
+import torch
+from PIL.Image import Image
+from torch import Tensor
+
+from vfkit import prompts
+from vfkit.images import load_image
+from vfkit.readout.conversation import Prompt, open_prompt, scored_prompt
+from vfkit.readout.forward import TAPS, answer_text, end_tokens, log_probs, model_inputs, tap
+from vfkit.readout.greedy import MAX_NEW_TOKENS
+from vfkit.readout.readout import Readout
+from vfkit.sample import Sample
+
+
+@torch.inference_mode()
+def read_oracle(vlm, sample: Sample, images: tuple[Image, ...] | None = None, probes: bool = True) -> Readout:
+    """The same `Readout` as `vfkit.read`, by one plain forward pass for every number in it."""
+    images = tuple(load_image(source, sample.id) for source in sample.images) if images is None else tuple(images)
+    rendering = (sample, len(images), vlm.processor, vlm.adapter.placeholder(vlm.processor))
+    scored = scored_prompt(*rendering)
+    asked = model_inputs(vlm, [(scored.messages, images)])
+    scores = [_score(vlm, scored, answer, images, asked) for answer in scored.answers]
+    letters = [_score(vlm, scored, letter, images, asked)[0] for letter in scored.letters]
+    readout = Readout(
+        sample.labels,
+        sample.options,
+        logp_text=np.array([text for text, _, _ in scores]),
+        logp_end=np.array([end for _, end, _ in scores]),
+        n_tokens=np.array([len(answer.text) for answer in scored.answers]),
+        logp_letter=np.array(letters or [np.nan] * len(scores)),
+    )
+    if not probes:
+        return readout
+    open_ = model_inputs(vlm, [(open_prompt(*rendering).messages, images)])
+    ans_open, text_open = _own_answer(vlm, open_)
+    ans_mcq, text_mcq = _own_answer(vlm, asked)
+    return Readout(
+        **{name: getattr(readout, name) for name in ("labels", "option_texts", *readout.parts())},
+        probes={
+            "ctx_open": _mean(_states(vlm, open_), slice(-1, None)),
+            "ctx_mcq": _mean(_states(vlm, asked), slice(-1, None)),
+            "ans_open": ans_open,
+            "ans_mcq": scores[readout.prediction()][2],
+            "ans_mcq_free": ans_mcq,
+        },
+        vision=_vision(vlm, asked) if images else [],
+        texts={"open": text_open, "mcq": text_mcq},
+    )
+
+
+def _score(vlm, prompt: Prompt, answer, images, asked: dict[str, Tensor]) -> tuple[float, float, dict]:
+    """(log-probability of the text, of the turn's end, mean states at the text) of one answer."""
+    inputs = model_inputs(vlm, [(prompts.answered(prompt.messages, answer.said), images)], answered=True)
+    start, ids = asked["input_ids"].shape[1], inputs["input_ids"][0]
+    expected = [*asked["input_ids"][0].tolist(), *answer.text, *answer.end]
+    if ids.tolist() != expected:
+        raise RuntimeError("the processor's tokens of the answered conversation are not those of its parts")
+    states = _states(vlm, inputs)
+    logp = log_probs(vlm, states["post_norm"][start - 1 : -1])[range(len(ids) - start), ids[start:]].double()
+    middle = start + len(answer.text)
+    return float(logp[: len(answer.text)].sum()), float(logp[len(answer.text) :].sum()), _mean(states, slice(start, middle))
+
+
+def _own_answer(vlm, inputs: dict[str, Tensor]) -> tuple[dict[str, np.ndarray], str]:
+    """Mean states at the tokens of the model's greedy answer, and its text; every step from scratch."""
+    start = inputs["input_ids"].shape[1]
+    said: list[int] = []
+    while len(said) < MAX_NEW_TOKENS and not (said and said[-1] in end_tokens(vlm)):
+        states = _states(vlm, _extended(inputs, said))
+        said.append(int(log_probs(vlm, states["post_norm"][-1:]).argmax()))
+    return _mean(_states(vlm, _extended(inputs, said)), slice(start, None)), answer_text(vlm, said)
+
+
+def _extended(inputs: dict[str, Tensor], said: list[int]) -> dict[str, Tensor]:
+    """The prompt with text tokens after it."""
+    ids = inputs["input_ids"]
+    new = {"input_ids": ids.new_tensor([said]), "attention_mask": ids.new_ones(1, len(said))}
+    new |= {key: ids.new_zeros(1, len(said)) for key in ("mm_token_type_ids", "token_type_ids") if key in inputs}
+    return inputs | {key: torch.cat([inputs[key], value], dim=1) for key, value in new.items()}
+
+
+def _states(vlm, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """States [token, channel] by tap. The model itself finds the positions: nothing may be left from the last call."""
+    if hasattr(vlm.model.model, "rope_deltas"):
+        vlm.model.model.rope_deltas = None
+    with tap(vlm) as taken:
+        vlm.model(**inputs, use_cache=False)
+    return {name: taken[name][0] for name in TAPS}
+
+
+def _vision(vlm, inputs: dict[str, Tensor]) -> list[np.ndarray]:
+    outputs = vlm.adapter.backbone(vlm.model)(**inputs, use_cache=False)
+    return [grid.float().cpu().numpy() for grid in vlm.adapter.vision_grids(outputs, inputs, vlm.processor)]
+
+
+def _mean(states: dict[str, Tensor], where: slice) -> dict[str, np.ndarray]:
+    return {name: state[where].float().mean(0).cpu().numpy() for name, state in states.items()}

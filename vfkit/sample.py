@@ -1,0 +1,72 @@
+"""What flows through the kit: a question with its images, and one perturbed form of them."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from PIL.Image import Image
+
+Prompt = Literal["mcq", "yes_no"]
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One question about one or more images.
+
+    Args:
+        id: unique within its dataset.
+        images: what the image door (`vfkit.load_image`) opens: paths, bytes, PIL images or arrays.
+        question: the question's text.
+        options: answer texts, in the order they are shown.
+        answer: index of the true option, or None where no truth is known.
+        category: the stratum that selection and tables use.
+        hint: optional text shown before the question.
+        prompt: `mcq` lists the options in the prompt; `yes_no` asks for one word (POPE).
+        meta: anything else a dataset knows of the row; never read by the engine.
+
+    Raises:
+        ValueError: fewer than one option, more options than letters, or an answer outside the options.
+    """
+
+    id: str
+    images: tuple[Any, ...]
+    question: str
+    options: tuple[str, ...]
+    answer: int | None = None
+    category: str = ""
+    hint: str = ""
+    prompt: Prompt = "mcq"
+    meta: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self):
+        object.__setattr__(self, "images", tuple(self.images))
+        object.__setattr__(self, "options", tuple(self.options))
+        if not 1 <= len(self.options) <= len(LETTERS):
+            raise ValueError(f"sample {self.id!r}: {len(self.options)} options; 1 to {len(LETTERS)} are possible")
+        if self.answer is not None and not 0 <= self.answer < len(self.options):
+            raise ValueError(f"sample {self.id!r}: answer {self.answer} is not an index of its {len(self.options)} options")
+        if self.prompt not in ("mcq", "yes_no"):
+            raise ValueError(f"sample {self.id!r}: unknown prompt {self.prompt!r}; use 'mcq' or 'yes_no'")
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What names an option: its letter where options are listed, else its own text."""
+        return self.options if self.prompt == "yes_no" else tuple(LETTERS[: len(self.options)])
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One member of a perturbation family applied to one sample's images.
+
+    `images` is empty where the instance does not apply to the sample; `reason` then says why.
+    """
+
+    family: str
+    name: str
+    params: dict[str, Any]
+    images: tuple[Image, ...]
+    reason: str = ""
+
+    @property
+    def applicable(self) -> bool:
+        return bool(self.images)

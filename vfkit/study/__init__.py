@@ -1,0 +1,6 @@
+"""Studies: a config in, a folder of records out; stopped at any moment, they go on where they were."""
+
+from vfkit.study.config import StudyConfig
+from vfkit.study.run import Run, open_run, run_study
+
+__all__ = ["Run", "StudyConfig", "open_run", "run_study"]

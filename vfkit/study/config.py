@@ -1,0 +1,54 @@
+"""What a study is: every choice that its records depend on, and a few that they do not."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator
+
+from vfkit.readout.rules import RULES
+
+# These change how a run is done and where it is kept, not what it records. The data's place is among them because
+# the dataset's fingerprint, which covers the content of every image, stands in the key for it.
+NOT_IN_KEY = {"out", "dataset_path", "device", "batch_tokens", "verify", "chunk", "engine"}
+
+
+class StudyConfig(BaseModel):
+    """All choices of one study. An unknown field is an error.
+
+    `out`, `dataset_path`, `device`, `batch_tokens`, `verify`, `chunk` and `engine` do not determine the records: a run
+    may be resumed with others. All other fields are part of the run's key, and so of its folder's name.
+
+    Raises:
+        pydantic.ValidationError (a ValueError): a field that does not exist or a value that it cannot take.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str = Field(description="a name in params/models.yaml, a hub id, or a folder")
+    dataset: str = Field(description="a name known to vfkit.load_dataset")
+    dataset_path: str | None = Field(None, description="where the data lie, for datasets that need it")
+    dataset_options: dict[str, Any] = Field({}, description="the loader's own options")
+    n: PositiveInt | None = Field(100, description="number of samples; None takes all")
+    seed: int = Field(0, description="of the choice of samples")
+    out: str = Field("outputs", description="folder that holds all runs")
+    study: str = Field("perturbation", min_length=1, description="first part of the run folder's path")
+    families: tuple[str, ...] | None = Field(None, description="perturbation families; None takes all natural ones")
+    family_params: dict[str, Any] | None = Field(None, description="changes to the families' parameters")
+    rule: Literal[RULES] = Field("paper", description="scoring rule of predictions and margins")
+    probes: bool = Field(False, description="hidden states as well as scores")
+    device: str | None = Field(None, description="torch device; None takes the best there is")
+    dtype: str | None = Field(None, description="of the weights; None takes the model's own")
+    batch_tokens: PositiveInt = Field(8192, description="tokens in one batch of the engine")
+    verify: int = Field(2, ge=0, description="samples that the oracle re-checks at every start")
+    chunk: PositiveInt = Field(8, description="samples read and written together; their images are held in memory")
+    engine: Literal["local"] = Field("local", description="where chunks are worked on")
+
+    @field_validator("probes")
+    @classmethod
+    def _no_probes(cls, value: bool) -> bool:
+        if value:
+            raise ValueError("runs do not store hidden states; use vfkit.read(..., probes=True) for single samples")
+        return value
+
+    def key_fields(self) -> dict[str, Any]:
+        """The fields that determine the records."""
+        return self.model_dump(mode="json", exclude=NOT_IN_KEY)

@@ -1,0 +1,51 @@
+"""Where a run is kept: a folder named by everything that its records depend on."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import vfkit
+from vfkit.study.config import StudyConfig
+
+# Source that decides what a record says. A change in any of it starts a new folder.
+RECORD_CODE = (
+    *("sample.py", "images.py", "prompts.py", "datasets", "perturb", "models", "readout"),
+    *("study/work.py", "study/schema.py"),
+)
+
+
+def run_key(config: StudyConfig, model: str, dataset: str) -> str:
+    """Short digest of the config's determining fields, the model's and dataset's fingerprints and the code version."""
+    what = {"config": config.key_fields(), "model": model, "dataset": dataset, "code": code_version()}
+    return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def run_folder(config: StudyConfig, key: str) -> Path:
+    """`out/<study>/<model>/<dataset>/<key>`; the names are for people, the key alone tells runs apart."""
+    names = [safe_name(name) for name in (config.study, config.model, config.dataset)]
+    return Path(config.out, *names, key)
+
+
+def safe_name(name: str) -> str:
+    """A name any file system takes as one folder: `Qwen/Qwen3-VL` -> `Qwen_Qwen3-VL`."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name)[-80:].strip("._") or "_"
+
+
+def code_version(root: Path | None = None) -> str:
+    """Digest of the source files in `RECORD_CODE` under `root` (the package's folder)."""
+    root = root or Path(vfkit.__file__).parent
+    digest = hashlib.sha256()
+    for name in RECORD_CODE:
+        files = [root / name] if name.endswith(".py") else sorted((root / name).rglob("*.py"))
+        for file in files:
+            digest.update(file.relative_to(root).as_posix().encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    """Consecutive pieces of `size`; the last may be smaller."""
+    return (items[start : start + size] for start in range(0, len(items), size))

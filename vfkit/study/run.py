@@ -1,0 +1,174 @@
+"""Doing a study, and looking at one that was done."""
+
+import json
+import platform
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import vfkit
+from vfkit.datasets import load_dataset
+from vfkit.datasets.base import unknown
+from vfkit.perturb import natural_suite
+from vfkit.sample import Sample
+from vfkit.study import store
+from vfkit.study.config import StudyConfig
+from vfkit.study.plan import chunks, code_version, run_folder, run_key
+from vfkit.study.progress import progress as show_progress
+from vfkit.study.work import Done, work
+
+PACKAGES = ("torch", "torchvision", "transformers", "pillow", "numpy", "pandas", "pyarrow", "pydantic")
+
+
+class Run:
+    """A run's folder, read without any model. An unfinished run can be read too: it holds the parts finished so far."""
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r})"
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """`run.json`: config, fingerprints, versions, what was done, when, and at what cost."""
+        return json.loads((self.folder / "run.json").read_text())
+
+    @property
+    def config(self) -> StudyConfig:
+        return StudyConfig(**self.manifest["config"])
+
+    def records(self) -> pd.DataFrame:
+        """One row per sample and instance, the base included."""
+        return store.read(self.folder, "records")
+
+    def errors(self) -> pd.DataFrame:
+        """One row per row of data, sample or instance that failed: sample_id, instance, stage, error, message."""
+        return store.read(self.folder, "errors")
+
+    def table(self, name: str, **options: Any) -> pd.DataFrame:
+        """A table of `vfkit.metrics` made of the records: `flips` (or `flip`) is `flip_table`, and so on.
+
+        Raises:
+            ValueError: unknown name; the nearest valid one is named.
+        """
+        names = [full.removesuffix("_table") for full in vfkit.metrics.__all__ if full.endswith("_table")]
+        short = name if name in names else name.removesuffix("s")
+        if short not in names:
+            raise unknown("table", name, names)
+        return getattr(vfkit.metrics, f"{short}_table")(self.records(), **options)
+
+
+def open_run(folder: str | Path) -> Run:
+    """The run kept in a folder.
+
+    Raises:
+        FileNotFoundError: the folder holds no run.
+    """
+    if not (Path(folder) / "run.json").is_file():
+        raise FileNotFoundError(f"{folder} holds no run: there is no run.json in it")
+    return Run(folder)
+
+
+def run_study(config: StudyConfig, progress: bool = True) -> Run:
+    """Do a study, or what is missing of it; nothing of a finished one is read again, nor its model loaded.
+
+    Args:
+        config: the study. `out/<study>/<model>/<dataset>/<key>` is its folder.
+        progress: show a bar with rate and time left on a terminal, a line every ten seconds elsewhere.
+
+    Rows, samples and instances that fail become error rows, and the last line printed says how many. Stopped by
+    whatever means, a run goes on from its finished parts when called again. To have failed samples tried again,
+    delete the run's `errors` folder first.
+
+    Raises:
+        ValueError: a name that does not exist (dataset, option, family ...).
+        VerifyError: the engine disagrees with the oracle on one of the first `verify` samples that were read.
+        RuntimeError: another process is running the same study.
+        ModelUnavailable: the model cannot be had.
+    """
+    fingerprint = vfkit.models.fingerprint(config.model, dtype=config.dtype)
+    suite = natural_suite(config.families, config.family_params)
+    samples = load_dataset(config.dataset, config.n, config.seed, config.dataset_path, **config.dataset_options)
+    key = run_key(config, fingerprint, samples.fingerprint)
+    folder = run_folder(config, key)
+    with store.lock(folder):
+        found = store.recover(folder)
+        store.write_dataset_errors(folder, [_row_error(*error) for error in samples.errors])
+        todo = [sample for sample in samples if sample.id not in found.samples]
+        manifest = {"started": _now(), "finished": None, "seconds": 0.0, "counters": {}}
+        if (folder / "run.json").exists():
+            manifest |= Run(folder).manifest
+        if todo or manifest["finished"] is None:
+            manifest |= {
+                "finished": None,
+                "config": config.model_dump(mode="json"),
+                "key": key,
+                "fingerprints": {"model": fingerprint, "dataset": samples.fingerprint, "code": code_version()},
+                "versions": {"vfkit": vfkit.__version__, "python": platform.python_version()} | _versions(),
+                "samples": {"asked": len(samples), "done": len(found.samples), "failed": len(found.failed)},
+                "error_rows": found.errors + len(samples.errors),
+            }
+            _finish(config, folder, suite, todo, manifest, progress)
+    print(_summary(folder, manifest))
+    return Run(folder)
+
+
+def _finish(config: StudyConfig, folder: Path, suite, todo: list[Sample], manifest: dict, progress: bool) -> None:
+    """Do what is left to do, keeping `run.json` up to date."""
+    path, n = folder / "run.json", manifest["samples"]
+    start, spent, counters = time.monotonic(), manifest["seconds"], Counter(manifest["counters"])
+    store.write_json(path, manifest)
+    try:
+        with show_progress(n["asked"], n["done"], progress) as tick:
+            for done in ENGINES[config.engine](config, todo, suite, folder) if todo else ():
+                n["done"] += done.samples
+                n["failed"] += done.failed
+                counters.update(done.counters)
+                manifest["error_rows"] += done.errors
+                manifest |= {"seconds": round(spent + time.monotonic() - start, 2), "counters": counters}
+                store.write_json(path, manifest)
+                tick(done.samples)
+    except KeyboardInterrupt:
+        print(f"Stopped after {n['done']} of {n['asked']} samples, which are kept in {folder}; run again to go on")
+        raise
+    manifest["finished"] = _now()
+    store.write_json(path, manifest)
+
+
+def _local(config: StudyConfig, todo: Sequence[Sample], suite, folder: Path) -> Iterator[Done]:
+    """Chunk after chunk in this process."""
+    vlm = vfkit.load_model(config.model, device=config.device, dtype=config.dtype)
+    verify = config.verify
+    for chunk in chunks(todo, config.chunk):
+        done = work(config, chunk, vlm, suite, folder, verify)
+        verify -= done.verified
+        yield done
+
+
+# Where chunks are worked on: each takes what is to do and yields what is done, having written it.
+ENGINES = {"local": _local}
+
+
+def _row_error(sample_id: str, reason: str) -> dict[str, str]:
+    return {"sample_id": sample_id, "instance": "", "stage": "dataset", "error": "RowError", "message": reason}
+
+
+def _summary(folder: Path, manifest: dict) -> str:
+    n, errors = manifest["samples"], manifest["error_rows"]
+    text = f"{n['done'] - n['failed']} of {n['asked']} samples read, {n['failed']} failed; run folder: {folder}"
+    return text + (f"; {errors} error rows: run.errors(), or {folder / 'errors'}" if errors else "")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _versions() -> dict[str, str]:
+    return {package: version(package) for package in PACKAGES}

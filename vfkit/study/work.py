@@ -1,0 +1,170 @@
+"""The unit of work: one chunk of samples, from images to a part on disk. The same wherever it runs."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL.Image import Image
+
+from vfkit.images import ImageError, content_hash, load_image
+from vfkit.readout import rules
+from vfkit.sample import Instance, Sample
+from vfkit.study import store
+from vfkit.study.config import StudyConfig
+
+Request = tuple[Sample, tuple[Image, ...]]
+
+
+class Done(NamedTuple):
+    """What became of a chunk. `failed` samples have no base; `errors` counts the rows of samples and of instances."""
+
+    samples: int
+    failed: int
+    errors: int
+    verified: int
+    counters: Counter
+
+
+class Base(NamedTuple):
+    sample: Sample
+    images: tuple[Image, ...]
+    readout: Any
+    prediction: int
+    image_id: str
+
+
+def work(config: StudyConfig, chunk: Sequence[Sample], vlm, suite, folder: Path, verify: int = 0) -> Done:
+    """Read a chunk's bases, then all its instances, and write both as one part of the run in `folder`.
+
+    Args:
+        chunk: samples whose images are not open yet.
+        vlm: a loaded model.
+        suite: what `vfkit.natural_suite` returns.
+        verify: how many of the chunk's samples the oracle re-checks, each by its base and one perturbed instance.
+
+    A sample whose base fails, and an instance that fails, become error rows. What the engine raises as a whole, and
+    `VerifyError`, stop the run with nothing of this chunk written.
+    """
+    before = Counter(vlm.counters)
+    errors: list[dict] = []
+    bases = _bases(config, chunk, vlm, errors)
+
+    plan: list[tuple[Base, Instance]] = []
+    for base in bases:
+        try:
+            plan += [(base, instance) for instance in suite.instances(base.sample, base.prediction, base.images)]
+        except Exception as error:
+            errors.append(_error_row(base.sample, "all", "perturb", error))
+    readouts = iter(_read(config, vlm, [(base.sample, one.images) for base, one in plan if one.applicable]))
+    plan = [(base, one, next(readouts) if one.applicable else None) for base, one in plan]
+    plan = [(base, Instance("base", "base", {}, base.images), base.readout) for base in bases] + plan
+
+    records = []
+    for base, instance, readout in plan:
+        try:
+            records.append(_row(config, base, instance, readout))
+        except Exception as error:
+            errors.append(_error_row(base.sample, instance.name, "read", error))
+
+    verified = _verify(vlm, bases[:verify], plan)
+    store.write_part(folder, [sample.id for sample in chunk], records, errors)
+    counters = Counter(vlm.counters)
+    counters.subtract(before)
+    return Done(len(chunk), len(chunk) - len(bases), len(errors), verified, counters)
+
+
+def _bases(config: StudyConfig, chunk: Sequence[Sample], vlm, errors: list[dict]) -> list[Base]:
+    """The samples whose base can be opened, read and scored; `errors` gains a row for each of the others."""
+    opened: list[Request] = []
+    for sample in chunk:
+        try:
+            if not sample.images:
+                raise ImageError(f"{sample.id}: the sample has no image")
+            opened.append((sample, tuple(load_image(source, sample.id) for source in sample.images)))
+        except Exception as error:
+            errors.append(_error_row(sample, "base", "image", error))
+    bases = []
+    for (sample, images), readout in zip(opened, _read(config, vlm, opened), strict=True):
+        try:
+            prediction, _ = rules.predict(_scores(config, readout))
+            bases.append(Base(sample, images, readout, prediction, _hash(images)))
+        except Exception as error:
+            errors.append(_error_row(sample, "base", "read", error))
+    return bases
+
+
+def _read(config: StudyConfig, vlm, requests: list[Request]) -> list:
+    from vfkit.readout import engine  # needs torch, which looking at a finished run does not
+
+    if not requests:
+        return []
+    return engine.read_many(vlm, requests, config.probes, batch_tokens=config.batch_tokens)
+
+
+def _scores(config: StudyConfig, readout: Any) -> np.ndarray:
+    """The scores of a readout; raises the exception that stands for a failed one."""
+    if isinstance(readout, Exception):
+        raise readout
+    scores = readout.scores(config.rule)
+    if np.isnan(scores).any():
+        raise ValueError(f"the model's scores are not numbers: {scores.tolist()}")
+    return scores
+
+
+def _row(config: StudyConfig, base: Base, instance: Instance, readout: Any) -> dict[str, Any]:
+    """One record. The readout's columns stay empty where the instance does not apply."""
+    row = {
+        "sample_id": base.sample.id,
+        "category": base.sample.category,
+        "family": instance.family,
+        "instance": instance.name,
+        "params": json.dumps(instance.params, sort_keys=True),
+        "applicable": instance.applicable,
+        "reason": instance.reason,
+        "answer": base.sample.answer,
+        "n_options": len(base.sample.options),
+        "base_prediction": base.prediction,
+        "image_id": base.image_id,
+    }
+    if instance.applicable:
+        scores = _scores(config, readout)
+        row["prediction"], row["tied"] = rules.predict(scores)
+        row["margin"], row["base_margin"] = rules.margins(scores, base.prediction)
+        row["off_mass"] = float(readout.off_mass)
+        options = readout.options
+        row |= {part: options[part].tolist() for part in ("logp_text", "logp_end", "logp_letter", "n_tokens")}
+        row["image_hash"] = _hash(instance.images)
+        row["width"], row["height"] = instance.images[0].size
+    return row
+
+
+def _hash(images: Sequence[Image]) -> str:
+    return "+".join(map(content_hash, images))
+
+
+def _error_row(sample: Sample, instance: str, stage: str, error: Exception) -> dict[str, str]:
+    what = {"sample_id": sample.id, "instance": instance, "stage": stage}
+    return what | {"error": type(error).__name__, "message": str(error)}
+
+
+def _verify(vlm, bases: list[Base], plan: list[tuple[Base, Instance, Any]]) -> int:
+    """Hold samples against the oracle: each by its base and by its first perturbed instance that was read."""
+    if not bases:
+        return 0
+    from vfkit.readout.verify import verify
+
+    checks: list[tuple[Request, Any]] = []
+    for base in bases:
+        checks.append(((base.sample, base.images), base.readout))
+        checks += [
+            ((base.sample, instance.images), readout)
+            for owner, instance, readout in plan
+            if owner is base and instance.family not in ("base", "identity")
+            if instance.applicable and not isinstance(readout, Exception)
+        ][:1]
+    requests, readouts = zip(*checks, strict=True)
+    verify(vlm, list(requests), list(readouts))
+    return len(bases)

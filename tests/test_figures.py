@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 
 from vfkit import figures, paper
-from vfkit.metrics import HI_FAMILIES, UNION, flip_table, margin_table, transition_table
+from vfkit.metrics import UNION, flip_table, margin_table, transition_table
+from vfkit.perturb import HI_FAMILIES
 
 matplotlib.use("Agg")
 FAMILIES = ["identity", *HI_FAMILIES, UNION, "random_text", "box_overlay"]

@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 
 from vfkit import paper
-from vfkit.metrics import HI_FAMILIES, UNION
+from vfkit.metrics import UNION
+from vfkit.perturb import HI_FAMILIES
 
 RUNS = range(4)
 

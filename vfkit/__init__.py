@@ -21,7 +21,10 @@ _PUBLIC = {
     "run_study": "vfkit.study",
     "open_run": "vfkit.study",
 }
-_SUBPACKAGES = ("datasets", "figures", "images", "metrics", "mini", "models", "notebook", "paper", "perturb", "readout", "study")
+_SUBPACKAGES = (
+    "datasets", "figures", "images", "metrics", "mini", "models", "notebook", "paper", "perturb", "prompts", "readout",
+    "study",
+)  # fmt: skip
 __all__ = sorted([*_PUBLIC, *_SUBPACKAGES])
 
 

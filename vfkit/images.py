@@ -68,6 +68,13 @@ def content_hash(image: Image.Image) -> str:
     return digest.hexdigest()[:16]
 
 
+def to_png(image: Image.Image) -> bytes:
+    """A lossless PNG file: small enough to hold thousands of images that are not open yet."""
+    file = io.BytesIO()
+    image.save(file, "PNG", compress_level=1)
+    return file.getvalue()
+
+
 def _open(source: Any) -> Image.Image:
     if isinstance(source, np.ndarray):
         return _rgb(_from_array(source))

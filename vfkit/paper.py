@@ -63,8 +63,7 @@ def published(
             continue
         wanted = [wanted] if isinstance(wanted, str) else list(wanted)
         if column == "family":
-            wanted = [name for asked in wanted for name in (asked, *(k for k, ours in FAMILIES.items() if ours ==
-            asked))]
+            wanted += [theirs for theirs, ours in FAMILIES.items() if ours in wanted]
         known = set(_values()[column]) | (set(FAMILIES.values()) if column == "family" else set())
         for name in wanted:
             if name not in known:

@@ -44,7 +44,9 @@ class Sample:
         if not 1 <= len(self.options) <= len(LETTERS):
             raise ValueError(f"sample {self.id!r}: {len(self.options)} options; 1 to {len(LETTERS)} are possible")
         if self.answer is not None and not 0 <= self.answer < len(self.options):
-            raise ValueError(f"sample {self.id!r}: answer {self.answer} is not an index of its {len(self.options)} options")
+            raise ValueError(
+                f"sample {self.id!r}: answer {self.answer} is not an index of its {len(self.options)} options"
+            )
         if self.prompt not in ("mcq", "yes_no"):
             raise ValueError(f"sample {self.id!r}: unknown prompt {self.prompt!r}; use 'mcq' or 'yes_no'")
 

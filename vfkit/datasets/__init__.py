@@ -14,6 +14,7 @@ __all__ = ["LOADERS", "RowError", "Rows", "SampleList", "load_dataset"]
 # name -> a loader or where to import one. A loader is `load(path=None, **options) -> Rows`; add your own here.
 LOADERS: dict[str, str | Callable[..., Rows]] = {
     "easy_vqa": "vfkit.datasets.easy_vqa:load",
+    "mini_seed": "vfkit.datasets.mini:seed",
 }
 
 

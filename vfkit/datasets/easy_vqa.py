@@ -4,7 +4,6 @@ Every image is 64 px and shows one of 3 shapes in one of 8 colours; the 13 answe
 Questions and answers are kept word for word.
 """
 
-import io
 import json
 import re
 from dataclasses import replace
@@ -15,7 +14,7 @@ from pathlib import Path
 from PIL import Image
 
 from vfkit.datasets.base import RowError, Rows, rank
-from vfkit.images import load_image
+from vfkit.images import load_image, to_png
 from vfkit.sample import Sample
 
 SPLITS = ("test", "train")
@@ -64,9 +63,7 @@ def load(path: str | Path | None = None, split: str = "test", enlarge: int = 4) 
     def enlarged(image: str) -> bytes:
         small = load_image(image, name=image)
         large = small.resize((small.width * enlarge, small.height * enlarge), Image.Resampling.BICUBIC)
-        file = io.BytesIO()
-        large.save(file, "PNG", compress_level=1)
-        return file.getvalue()
+        return to_png(large)
 
     return Rows(samples, errors, lambda sample: replace(sample, images=tuple(map(enlarged, sample.images))))
 

@@ -1,7 +1,6 @@
 """Records in, tidy tables out: no model, no files. Every table carries its n and its intervals."""
 
 from vfkit.metrics.labels import (
-    HI_FAMILIES,
     UNION,
     accuracy_table,
     compare_table,
@@ -14,7 +13,6 @@ from vfkit.metrics.labels import (
 )
 
 __all__ = [
-    "HI_FAMILIES",
     "UNION",
     "accuracy_table",
     "compare_table",

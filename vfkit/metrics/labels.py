@@ -15,13 +15,12 @@ import numpy as np
 import pandas as pd
 
 from vfkit.metrics import stats
+from vfkit.perturb import HI_FAMILIES
 from vfkit.readout.rules import RULES, scores
 
-HI_FAMILIES = ("translation", "pad_crop", "scale", "scale_pad", "rotation", "text_overlay")
 UNION = "union (6 HI families)"
-OVERLAY_CONTROLS = ("random_text", "box_overlay")
 TRANSITIONS = ("R->W", "W->R", "R->R", "W->W")
-_ORDER = ("identity", *HI_FAMILIES, UNION, *OVERLAY_CONTROLS)
+_ORDER = ("identity", *HI_FAMILIES, UNION, "random_text", "box_overlay")
 _PARTS = ("logp_text", "logp_end", "n_tokens", "logp_letter")
 
 
@@ -175,11 +174,11 @@ def rescore(records: pd.DataFrame, rule: str) -> pd.DataFrame:
     """
     if rule not in RULES:
         raise ValueError(f"unknown scoring rule {rule!r}; the rules are {', '.join(RULES)}")
-    _require(records, "margin", "base_margin", *_PARTS)
-    rows = _rows(records)
+    rows = _rows(records, *_PARTS)
     read = np.flatnonzero(rows.prediction.notna())
     lists = {name: records[name].iloc[read].tolist() for name in _PARTS}
-    lengths = np.array([[len(part) if hasattr(part, "__len__") else 0 for part in parts] for parts in lists.values()])
+    lengths = [[len(part) if hasattr(part, "__len__") else 0 for part in parts] for parts in lists.values()]
+    lengths = np.array(lengths, dtype=int)  # [part, row]
     uneven = (lengths != lengths[:1]).any(axis=0) | (lengths[0] == 0)
     if uneven.any():
         sample = rows["sample"].iloc[read[uneven][0]]
@@ -190,8 +189,8 @@ def rescore(records: pd.DataFrame, rule: str) -> pd.DataFrame:
     prediction, margin, base_label = np.full((3, len(rows)), np.nan)
     tied = np.zeros(len(rows), dtype=bool)
     blocks = []  # (row numbers, scores [row, option])
-    for k in np.unique(length).astype(int):
-        blocks.append((read[length == k], flat[start[length == k, None].astype(int) + np.arange(k)]))
+    for k in np.unique(length):
+        blocks.append((read[length == k], flat[start[length == k, None] + np.arange(k)]))
     for where, values in blocks:
         prediction[where] = values.argmax(axis=1)
         tied[where] = (values == values.max(axis=1, keepdims=True)).sum(axis=1) > 1

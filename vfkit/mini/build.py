@@ -18,7 +18,15 @@ from vfkit import prompts
 from vfkit.mini import world
 from vfkit.sample import Sample
 
-SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
+SPECIAL = [
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+]
 VOCABULARY = 768
 
 # The turn format of Qwen3-VL; image parts become one placeholder that the processor widens to the image's tokens.
@@ -67,7 +75,10 @@ def build_tokenizer(seed: int = 0) -> PreTrainedTokenizerFast:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY, special_tokens=SPECIAL, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        vocab_size=VOCABULARY,
+        special_tokens=SPECIAL,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
     )
     tokenizer.train_from_iterator(corpus, trainer)
     return PreTrainedTokenizerFast(
@@ -87,8 +98,12 @@ def _easy_vqa_texts() -> list[str]:
 def build_processor(size: Size, tokenizer: PreTrainedTokenizerFast) -> Qwen3VLProcessor:
     pixels = {"shortest_edge": size.side**2, "longest_edge": size.side**2}
     mean = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
-    image_processor = Qwen2VLImageProcessor(size=pixels, patch_size=size.patch, merge_size=2, temporal_patch_size=2, **mean)
-    video_processor = Qwen3VLVideoProcessor(size=pixels, patch_size=size.patch, merge_size=2, temporal_patch_size=2, **mean)
+    image_processor = Qwen2VLImageProcessor(
+        size=pixels, patch_size=size.patch, merge_size=2, temporal_patch_size=2, **mean
+    )
+    video_processor = Qwen3VLVideoProcessor(
+        size=pixels, patch_size=size.patch, merge_size=2, temporal_patch_size=2, **mean
+    )
     return Qwen3VLProcessor(image_processor, tokenizer, video_processor, chat_template=CHAT_TEMPLATE)
 
 

@@ -156,7 +156,9 @@ def pack(processor, images: list[Image], rows: list[list[Item]]) -> dict[str, to
             head, question = asked.split(processor.image_token)
             prefix = tokenizer(head)["input_ids"] + [processor.image_token_id] * n_image
             ids = tokenizer(question)["input_ids"]
-            suffixes.append((ids, tokenizer(whole.split(processor.image_token)[1])["input_ids"][len(ids) :], item.weight))
+            suffixes.append(
+                (ids, tokenizer(whole.split(processor.image_token)[1])["input_ids"][len(ids) :], item.weight)
+            )
         encoded.append((prefix, height // merge, width // merge, suffixes))
     length = max(len(prefix) + sum(len(q) + len(a) for q, a, _ in items) for prefix, _, _, items in encoded)
     shape = (len(rows), length)
@@ -271,7 +273,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", choices=sorted(RECIPES))
     parser.add_argument("--steps", type=int, help="train for this many steps (default: the recipe's)")
-    parser.add_argument("--out", type=Path, default=Path("runs"), help="folder for state and checkpoint (default: runs)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs"), help="folder for state and checkpoint (default: runs)"
+    )
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args(arguments)
     recipe = RECIPES[options.name]

@@ -5,7 +5,7 @@ hash whether it belongs to training or to the held-out split, so no held-out sce
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from PIL import Image, ImageDraw
@@ -20,7 +20,6 @@ COLORS = {
 }  # fmt: skip
 SHAPES = ("circle", "rectangle", "triangle", "star", "cross", "ring")
 PLACES = ("top left", "top right", "bottom left", "bottom right")
-CATEGORIES = ("identity", "attribute", "location", "counting", "existence")
 HELD_OUT = 10  # one signature in this many is held out
 
 
@@ -175,6 +174,7 @@ def existence(scene: Scene, rng: Random, truth: bool | None = None) -> Question:
 GENERATORS = {
     "identity": identity, "attribute": attribute, "location": location, "counting": counting, "existence": existence,
 }  # fmt: skip
+CATEGORIES = tuple(GENERATORS)
 
 
 def to_sample(id: str, image, question: Question, rng: Random, n_options: int = 4) -> Sample:
@@ -202,17 +202,13 @@ def text_card(image: Image.Image, label: str) -> Image.Image:
     return text_overlay(image, f"Answer is {label}")
 
 
-def held_out_samples(n: int, seed: int = 0) -> list[Sample]:
-    """`n` questions on held-out scenes, categories in turn; the mini world's SEEDBench-like data set."""
-    samples = []
-    for index in range(n):
-        rng = Random(f"mini_seed/{seed}/{index}")
-        category = CATEGORIES[index % len(CATEGORIES)]
-        question = None
-        while question is None:  # two things alike leave some questions without a single answer
-            scene = make_scene(rng, n_things(rng), held_out=True)
-            question = GENERATORS[category](scene, rng)
-        sample = to_sample(f"mini_seed/{seed}/{index}", render(scene, rng), question, rng)
-        sample.meta["n_things"] = len(scene)
-        samples.append(sample)
-    return samples
+def held_out(index: int, seed: int = 0) -> tuple[Scene, Sample]:
+    """Question `index` of the held-out data set (categories in turn) and the scene it is about, not drawn yet."""
+    rng = Random(f"mini_seed/{seed}/{index}")
+    generator = GENERATORS[CATEGORIES[index % len(CATEGORIES)]]
+    question = None
+    while question is None:  # two things alike leave some questions without a single answer
+        scene = make_scene(rng, n_things(rng), held_out=True)
+        question = generator(scene, rng)
+    sample = to_sample(f"mini_seed/{seed}/{index}", None, question, rng)
+    return scene, replace(sample, meta={"n_things": len(scene)})

@@ -1,19 +1,22 @@
 """Load a model with its processor and its architecture's adapter."""
 
 import os
-import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import ModuleType
 
 import torch
 from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor, PreTrainedModel, ProcessorMixin
+from transformers.utils import logging
 
 from vfkit.models.registry import ModelUnavailable, Spec, files, find, fingerprint
 
 # model_type of the checkpoint's config -> the module that is its adapter
 ADAPTERS = {"qwen3_vl": "vfkit.models.qwen3_vl"}
+_SMALL = 0.1  # billions of parameters
 
 
 @dataclass
@@ -59,8 +62,7 @@ def load_model(name: str, device: str | None = None, dtype: str | None = None) -
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         type_ = getattr(torch, dtype or spec.dtype or "", None) or config.dtype or torch.float32
         _check_memory(spec, device, type_)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*torch_dtype.*")
+        with _quiet(spec.params is not None and spec.params < _SMALL):
             model = AutoModelForImageTextToText.from_pretrained(
                 folder, dtype=type_, use_safetensors=True, attn_implementation="sdpa",
                 device_map="auto" if device == "auto" else None,
@@ -72,8 +74,26 @@ def load_model(name: str, device: str | None = None, dtype: str | None = None) -
         model.to(device)
     model.eval()
     return VLM(
-        name, model, processor, import_module(ADAPTERS[config.model_type]), fingerprint(name, dtype), model.device, type_
+        name,
+        model,
+        processor,
+        import_module(ADAPTERS[config.model_type]),
+        fingerprint(name, dtype),
+        model.device,
+        type_,
     )
+
+
+@contextmanager
+def _quiet(wanted: bool) -> Iterator[None]:
+    """No progress bar for what loads at once."""
+    if wanted:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if wanted:
+            logging.enable_progress_bar()
 
 
 def _check_memory(spec: Spec, device: str, dtype: torch.dtype) -> None:

@@ -1,7 +1,6 @@
 """Qwen3-VL: what differs from one architecture to the next, and nothing else. The functions are the adapter."""
 
 import numpy as np
-import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
@@ -49,5 +48,7 @@ def vision_grids(outputs, inputs: dict, processor) -> list[Tensor]:
     tokens = outputs.image_outputs.pooler_output
     shapes = [(height // merge, width // merge) for _, height, width in inputs["image_grid_thw"].tolist()]
     if [len(each) for each in tokens] != [int(np.prod(shape)) for shape in shapes]:
-        raise RuntimeError("the merged vision tokens do not fill the image grids; this version of the model is not known")
+        raise RuntimeError(
+            "the merged vision tokens do not fill the image grids; this version of the model is not known"
+        )
     return [each.reshape(*shape, -1) for each, shape in zip(tokens, shapes, strict=True)]

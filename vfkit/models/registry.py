@@ -77,7 +77,11 @@ def _from_hub(spec: Spec) -> Path:
     from huggingface_hub import HfApi, constants, snapshot_download
     from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 
-    wanted = dict(repo_id=spec.hub, revision=spec.revision, allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"])
+    wanted = dict(
+        repo_id=spec.hub,
+        revision=spec.revision,
+        allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"],
+    )
     try:
         return Path(snapshot_download(**wanted, local_files_only=True))
     except LocalEntryNotFoundError:
@@ -92,11 +96,15 @@ def _from_hub(spec: Spec) -> Path:
     try:
         HfApi().model_info(spec.hub, revision=spec.revision, timeout=_HUB_SECONDS)
     except GatedRepoError as error:
-        raise ModelUnavailable(f"{where}, and the hub wants its licence accepted and a token (`hf auth login`).") from error
+        raise ModelUnavailable(
+            f"{where}, and the hub wants its licence accepted and a token (`hf auth login`)."
+        ) from error
     except RepositoryNotFoundError as error:
         raise ModelUnavailable(f"{where}, and the hub has no such model. Is the id right?") from error
     except Exception as error:
-        raise ModelUnavailable(f"{where}, and the hub cannot be reached ({type(error).__name__}). {otherwise}") from error
+        raise ModelUnavailable(
+            f"{where}, and the hub cannot be reached ({type(error).__name__}). {otherwise}"
+        ) from error
     return Path(snapshot_download(**wanted))
 
 

@@ -1,9 +1,10 @@
 """Geometric perturbations (HI A.6): pure functions from one RGB `PIL.Image` to a new one."""
 
-import io
 import math
 
 from PIL import Image, ImageChops
+
+from vfkit.images import load_image, to_png
 
 
 class NotApplicable(ValueError):
@@ -12,10 +13,7 @@ class NotApplicable(ValueError):
 
 def identity(image: Image.Image) -> Image.Image:
     """The same pixels through a lossless encode and decode: what the pipeline alone does to an answer."""
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG", compress_level=1)
-    with Image.open(buffer) as decoded:
-        return decoded.copy()
+    return load_image(to_png(image))
 
 
 def translate(image: Image.Image, n: int) -> Image.Image:

@@ -180,7 +180,9 @@ def _grow_request(row: Row, closing: list[int], asked: _Asked) -> _Nodes:
         open_ = scored
     else:
         open_ = row.grow(0, [*closing, *asked.open.tail])
-    answers = [row.grow(scored, answer.text + answer.end[:-1]) for answer in asked.scored.answers]  # none follows the last
+    answers = [
+        row.grow(scored, answer.text + answer.end[:-1]) for answer in asked.scored.answers
+    ]  # none follows the last
     letters = [row.grow(scored, letter.text[:-1]) for letter in asked.scored.letters]
     return _Nodes(scored, open_, answers, letters)
 
@@ -267,7 +269,9 @@ def _readout(asked: _Asked, values: list[list[float]]) -> Readout:
     )
 
 
-def _with_probes(readout: Readout, row: Row, at: _Nodes, states: dict[str, Tensor], open_: Spoken, free: Spoken) -> Readout:
+def _with_probes(
+    readout: Readout, row: Row, at: _Nodes, states: dict[str, Tensor], open_: Spoken, free: Spoken
+) -> Readout:
     """The five probes of HI 3.3, each by tap. The teacher-forced one follows the default rule's answer."""
     best = readout.prediction()
     spoken = list(row.places(at.answers[best])[: readout.n_tokens[best]])

@@ -1,11 +1,12 @@
 """The model's own greedy answers, decoded side by side from the cache of the engine's forward pass."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import DynamicCache
 
@@ -27,7 +28,13 @@ class Spoken:
 
 
 def greedy(
-    vlm, rows: list[Row], paths: list[Path], post: Tensor, cache: DynamicCache, shift: Int[Tensor, " row"], axes: tuple
+    vlm,
+    rows: Sequence[Row],
+    paths: list[Path],
+    post: Float[Tensor, "row token channel"],
+    cache: DynamicCache,
+    shift: Int[Tensor, " row"],
+    axes: tuple[int, ...],
 ) -> dict[Path, Spoken]:
     """Answers to the prompts that end at `paths`, from the cache of the rows; the cache grows and is then spent.
 
@@ -71,7 +78,9 @@ def greedy(
         if not alive.any():
             break
         token = log_probs(vlm, states["post_norm"][at]).argmax(1)
-    means = {name: (total / torch.tensor([[len(ids)] for ids in said], device=device)).cpu() for name, total in sums.items()}
+    means = {
+        name: (total / torch.tensor([[len(ids)] for ids in said], device=device)).cpu() for name, total in sums.items()
+    }
     return {
         path: Spoken(answer_text(vlm, said[index]), {name: mean[index].numpy() for name, mean in means.items()})
         for index, path in enumerate(paths)

@@ -64,7 +64,11 @@ def _score(vlm, prompt: Prompt, answer, images, asked: dict[str, Tensor]) -> tup
     states = _states(vlm, inputs)
     logp = log_probs(vlm, states["post_norm"][start - 1 : -1])[range(len(ids) - start), ids[start:]].double()
     middle = start + len(answer.text)
-    return float(logp[: len(answer.text)].sum()), float(logp[len(answer.text) :].sum()), _mean(states, slice(start, middle))
+    return (
+        float(logp[: len(answer.text)].sum()),
+        float(logp[len(answer.text) :].sum()),
+        _mean(states, slice(start, middle)),
+    )
 
 
 def _own_answer(vlm, inputs: dict[str, Tensor]) -> tuple[dict[str, np.ndarray], str]:

@@ -1,7 +1,8 @@
 """A run's folder: parts that appear whole or not at all, and what is left of them after any kind of stop.
 
 A chunk's records part is written last and its metadata name the samples that it finishes, so it alone says that the
-chunk is done. Whatever else lies around after a kill is removed at the next start.
+chunk is done. Whatever else lies around after a kill is removed at the next start. Parts are called
+`part-<chunk>-<content>.parquet`, the content's digest being what tells a damaged one.
 """
 
 import contextlib
@@ -10,9 +11,9 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -20,20 +21,20 @@ import pyarrow.parquet as pq
 
 from vfkit.study.schema import SCHEMAS
 
-DATASET_ERRORS = "part-dataset.parquet"  # of rows that gave no sample: belongs to no chunk
+DATASET = "dataset"  # in place of a chunk: errors of rows that gave no sample
 _NOTE = b"vfkit"
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def write_atomic(path: Path, write: Callable[[BinaryIO], Any]) -> None:
-    """Let `write` fill a temporary file, then rename it: a reader sees the old file or the whole new one."""
+def write_atomic(path: Path, content: bytes) -> None:
+    """Write to a temporary file, then rename it: a reader sees the old file or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.tmp")
     try:
         with open(temporary, "wb") as file:
-            write(file)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -48,24 +49,32 @@ def write_atomic(path: Path, write: Callable[[BinaryIO], Any]) -> None:
 
 def write_part(folder: Path, sample_ids: list[str], records: list[dict], errors: list[dict]) -> None:
     """Write one chunk: its errors, then its records, whose part is the mark that all `sample_ids` are finished."""
-    name = f"part-{hashlib.sha256(json.dumps(sample_ids).encode()).hexdigest()[:16]}.parquet"
+    chunk = _digest(json.dumps(sample_ids).encode())
     if errors:
-        _write_table(folder / "errors" / name, "errors", errors)
-    _write_table(folder / "records" / name, "records", records, {"samples": sample_ids, "errors": len(errors)})
+        _write_table(folder, "errors", chunk, errors)
+    _write_table(folder, "records", chunk, records, {"samples": sample_ids, "errors": len(errors)})
 
 
 def write_dataset_errors(folder: Path, errors: list[dict]) -> None:
+    """Write the errors of the data's rows; the same rows give the same file."""
     if errors:
-        _write_table(folder / "errors" / DATASET_ERRORS, "errors", errors)
+        _write_table(folder, "errors", DATASET, errors)
 
 
 def write_json(path: Path, content: dict) -> None:
-    write_atomic(path, lambda file: file.write(json.dumps(content, indent=2, default=str).encode()))
+    write_atomic(path, json.dumps(content, indent=2, default=str).encode())
 
 
-def _write_table(path: Path, kind: str, rows: list[dict], note: dict | None = None) -> None:
+def _write_table(folder: Path, kind: str, chunk: str, rows: list[dict], note: dict | None = None) -> None:
     table = pa.Table.from_pylist(rows, SCHEMAS[kind].with_metadata({_NOTE: json.dumps(note or {})}))
-    write_atomic(path, lambda file: pq.write_table(table, file, write_page_checksum=True))
+    buffer = pa.BufferOutputStream()
+    pq.write_table(table, buffer)
+    content = buffer.getvalue().to_pybytes()
+    write_atomic(folder / kind / f"part-{chunk}-{_digest(content)}.parquet", content)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 # --- starting and resuming --------------------------------------------------------------------------------------------
@@ -98,31 +107,32 @@ class Found(NamedTuple):
 def recover(folder: Path) -> Found:
     """Clear away what a stopped run left and say what is finished. Only under `lock`.
 
-    Temporary files and errors parts without their records part are removed. A part that cannot be read, and one whose
-    errors part is missing, is renamed to `*.corrupt` with a warning; its samples will be read again.
+    Temporary files and errors parts without their records part are removed. A damaged part, and one whose errors
+    part is missing, is renamed to `*.corrupt` with a warning; its samples will be read again.
     """
     for pattern in ("*.tmp", "*/part-*.tmp"):
         for temporary in folder.glob(pattern):
             temporary.unlink()
     samples, failed, total = set(), set(), 0
     for part in _parts(folder, "records"):
-        errors = folder / "errors" / part.name
+        errors = _parts(folder, "errors", _chunk(part))
         try:
             records = _read_table(part)
             note = json.loads(records.schema.metadata[_NOTE])
-            n_errors = _read_table(errors).num_rows if note["errors"] else 0
+            n_errors = sum(_read_table(path).num_rows for path in errors)
             if n_errors != note["errors"]:
-                raise ValueError(f"{errors} holds {n_errors} of {note['errors']} rows")
-        except Exception as error:  # whatever the damage looks like, the cure is the same
-            for path in filter(Path.exists, (part, errors)):
+                raise OSError(f"of its {note['errors']} error rows {n_errors} are there")
+        except (OSError, pa.ArrowException) as error:
+            for path in (part, *errors):
                 path.rename(path.with_name(f"{path.name}.corrupt"))
-            warnings.warn(f"{part}, or its errors part, is damaged: set aside, to be redone ({error})", stacklevel=3)
+            warnings.warn(f"a damaged part is set aside and will be redone: {part}: {error}", stacklevel=3)
             continue
         samples.update(note["samples"])
         failed.update(set(note["samples"]) - set(records["sample_id"].to_pylist()))
         total += n_errors
+    kept = {_chunk(part) for part in _parts(folder, "records")} | {DATASET}
     for part in _parts(folder, "errors"):
-        if part.name != DATASET_ERRORS and not (folder / "records" / part.name).exists():
+        if _chunk(part) not in kept:
             part.unlink()
     return Found(samples, failed, total)
 
@@ -134,16 +144,13 @@ def read(folder: Path, kind: str) -> pd.DataFrame:
     """All finished rows of `records` or `errors`, ordered by sample, with nullable integers and booleans.
 
     Raises:
-        OSError: a part cannot be read; the message names it.
+        OSError: a part is damaged; the message names it.
     """
-    done = {part.name for part in _parts(folder, "records")} | {DATASET_ERRORS}
+    done = {_chunk(part) for part in _parts(folder, "records")} | {DATASET}
     tables = [SCHEMAS[kind].empty_table()]
     for part in _parts(folder, kind):
-        if part.name in done:
-            try:
-                tables.append(_read_table(part).replace_schema_metadata(None))
-            except (OSError, pa.ArrowException) as error:
-                raise OSError(f"{part} cannot be read ({error}); run the study again and it is redone") from error
+        if _chunk(part) in done:
+            tables.append(_read_table(part).replace_schema_metadata(None))
     nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
     frame = pa.concat_tables(tables).to_pandas(types_mapper=nullable.get)
     if kind == "records":
@@ -152,10 +159,16 @@ def read(folder: Path, kind: str) -> pd.DataFrame:
     return frame.sort_values(["sample_id", "stage", "instance"], kind="stable", ignore_index=True)
 
 
-def _parts(folder: Path, kind: str) -> list[Path]:
-    return sorted((folder / kind).glob("part-*.parquet"))
+def _parts(folder: Path, kind: str, chunk: str = "*") -> list[Path]:
+    return sorted((folder / kind).glob(f"part-{chunk}-*.parquet"))
 
 
-def _read_table(path: Path) -> pa.Table:
-    with pq.ParquetFile(path, page_checksum_verification=True) as file:
-        return file.read()
+def _chunk(part: Path) -> str:
+    return part.name.split("-")[1]
+
+
+def _read_table(part: Path) -> pa.Table:
+    content = part.read_bytes()
+    if part.stem.split("-")[2] != _digest(content):
+        raise OSError(f"{part} is not as it was written; running the study again redoes it")
+    return pq.read_table(pa.BufferReader(content))

@@ -1,0 +1,124 @@
+"""Prompts and conversations: the words are pinned, and the tokens of every answer are found where they stand."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from vfkit import prompts
+from vfkit.readout import conversation
+from vfkit.sample import Sample
+
+MCQ = Sample("s", ("image",), "What color is it?", ("red", "dark blue"), 0, hint="Look twice.")
+YES_NO = Sample("y", ("image",), "Is it red?", ("Yes", "No"), 0, prompt="yes_no")
+
+SNAPSHOT = {
+    "mcq": (
+        "Hint: Look twice.\nQuestion: What color is it?\nOptions:\nA. red\nB. dark blue\n"
+        "Select the correct answer from the options above."
+    ),
+    "open": "Hint: Look twice.\nQuestion: What color is it?\nGive a concise answer.",
+}
+
+
+@pytest.mark.parametrize("prompt", SNAPSHOT)
+def test_every_rendered_prompt_is_pinned(prompt):
+    assert prompts.text(MCQ, prompt) == SNAPSHOT[prompt]
+
+
+def test_yes_no_prompt_is_pinned_and_lists_no_options():
+    assert prompts.text(YES_NO, "yes_no") == "Question: Is it red?\nAnswer with exactly one word, Yes or No."
+
+
+def test_unknown_prompt_is_refused_by_name():
+    with pytest.raises(ValueError, match="'mqc'"):
+        prompts.text(MCQ, "mqc")
+
+
+def test_labels_are_letters_where_options_are_listed_and_texts_where_not():
+    assert MCQ.labels == ("A", "B")
+    assert YES_NO.labels == ("Yes", "No")
+
+
+@pytest.mark.parametrize(
+    "options, answer, match",
+    [
+        ((), None, "0 options"),
+        (("a",) * 27, None, "27 options"),
+        (("a", "b"), 2, "answer 2"),
+        (("a",), -1, "answer -1"),
+    ],
+)
+def test_a_sample_that_cannot_be_asked_is_refused(options, answer, match):
+    with pytest.raises(ValueError, match=match):
+        Sample("s", ("image",), "?", options, answer)
+
+
+# --- tokens -----------------------------------------------------------------------------------------------------------
+
+
+def _scored(vlm, sample, n_images=1):
+    return conversation.scored_prompt(sample, n_images, vlm.processor, vlm.adapter.placeholder(vlm.processor))
+
+
+def test_answers_decode_to_their_own_text_and_the_end_of_the_turn(vlm):
+    decode = vlm.processor.tokenizer.decode
+    prompt = _scored(vlm, MCQ)
+    assert [decode(answer.text) for answer in prompt.answers] == ["red", "dark blue"]
+    assert {decode(answer.end) for answer in prompt.answers + prompt.letters} == {"<|im_end|>\n"}
+    assert [decode(letter.text) for letter in prompt.letters] == ["A", "B"]
+    assert decode(prompt.tail).endswith("<|im_start|>assistant\n")
+
+
+def test_an_answer_of_several_tokens_keeps_them_all(vlm):
+    text = "an unheard-of xylophone"
+    sample = Sample("s", ("image",), "?", (text, "red"))
+    answer = _scored(vlm, sample).answers[0]
+    assert len(answer.text) > 3
+    assert vlm.processor.tokenizer.decode(answer.text) == text
+
+
+def test_yes_no_prompts_have_no_letters(vlm):
+    assert _scored(vlm, YES_NO).letters == ()
+
+
+@pytest.mark.parametrize("token", ["<|image_pad|>", "<|im_end|>", "<|vision_start|>"])
+def test_special_tokens_in_user_text_stay_text(vlm, token):
+    sample = Sample("s", ("image",), f"What is {token}?", (f"{token}{token}", "red"), hint=token)
+    prompt = _scored(vlm, sample)
+    special = vlm.processor.tokenizer.convert_tokens_to_ids(token)
+    clean = _scored(vlm, Sample("s", ("image",), "What is it?", ("x", "red"), hint="y"))
+    assert prompt.tail.count(special) == clean.tail.count(special)
+    assert special not in prompt.answers[0].text
+    readable = vlm.processor.tokenizer.decode(prompt.answers[0].text)
+    assert readable.replace(" ", "") == token * 2
+
+
+def test_breaking_one_special_token_does_not_make_another(vlm):
+    assert "<|im_end|>" not in conversation.plain("<<|im_end|>|im_end|>", vlm.processor)
+
+
+def test_a_processor_without_a_chat_template_is_refused(vlm):
+    bare = SimpleNamespace(tokenizer=vlm.processor.tokenizer, chat_template=None)
+    with pytest.raises(conversation.ConversationError, match="no chat template"):
+        conversation.scored_prompt(MCQ, 1, bare, "<|image_pad|>")
+
+
+@pytest.mark.parametrize(
+    "said, reason",
+    [("{{- '<think>' + part.text -}}", "does not keep"), ("{{- part.text|upper -}}", "does not keep")],
+)
+def test_a_template_that_rewrites_answers_is_refused(vlm, said, reason):
+    """Its answers would be scored as something they are not."""
+    template = vlm.processor.chat_template.replace(
+        "{{- part.text -}}",
+        "{%- if message.role == 'assistant' -%}" + said + "{%- else -%}{{- part.text -}}{%- endif -%}",
+    )
+    changed = SimpleNamespace(
+        tokenizer=vlm.processor.tokenizer,
+        chat_template=template,
+        apply_chat_template=lambda *args, **kwargs: vlm.processor.apply_chat_template(
+            *args, chat_template=template, **kwargs
+        ),
+    )
+    with pytest.raises(conversation.ConversationError, match=reason):
+        conversation.scored_prompt(MCQ, 1, changed, "<|image_pad|>")

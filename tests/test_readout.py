@@ -1,0 +1,246 @@
+"""The engine against the oracle: the same numbers, with every image encoded once."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import vfkit
+from vfkit.readout import engine, rules
+from vfkit.readout.oracle import read_oracle
+from vfkit.readout.readout import Readout
+from vfkit.readout.verify import VerifyError, compare, verify
+from vfkit.sample import Sample
+
+CLOSE = 1e-4
+
+
+def _image(size: tuple[int, int], seed: int) -> Image.Image:
+    noise = np.random.default_rng(seed).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+    return Image.fromarray(noise).resize(size, Image.Resampling.BICUBIC)
+
+
+def _requests() -> list[engine.Request]:
+    """Options of one and of several tokens, two to five of them, one and two images, many sizes."""
+    asked = [
+        Sample("one token", (), "What color is the circle?", ("red", "teal", "blue", "gray"), 1),
+        Sample(
+            "several tokens", (), "Where is the red star?", ("top left", "bottom right", "an unheard-of place", "1"), 0
+        ),
+        Sample("yes no", (), "Is there a ring in the image?", ("Yes", "No"), 1, prompt="yes_no"),
+        Sample("five", (), "What is it?", ("None", "NA", "red", "red", "x" * 40), 2, hint="Count twice."),
+        Sample("two images", (), "Which shape is teal?", ("star", "ring", "cross"), 0),
+        Sample("one option", (), "What shape is in the image?", ("circle",), 0),
+    ]
+    sizes = [(256, 256), (300, 120), (90, 400), (64, 64), (256, 200), (31, 57)]
+    images = [(_image(size, seed),) for seed, size in enumerate(sizes)]
+    images[4] += (_image((120, 300), 9),)
+    return list(zip(asked, images, strict=True))
+
+
+@pytest.fixture(scope="module")
+def expected(vlm) -> list[Readout]:
+    return [read_oracle(vlm, sample, images, probes=True) for sample, images in _requests()]
+
+
+def _differences(one: Readout, other: Readout) -> dict[str, float]:
+    return {name: value for name, value in compare(one, other).items() if not value <= CLOSE}
+
+
+@pytest.fixture
+def encoded(vlm):
+    """Images that really went through the vision encoder, counted where they enter it."""
+    grids = []
+    hook = vlm.model.model.visual.register_forward_pre_hook(
+        lambda _, args, kwargs: grids.append(len(kwargs["grid_thw"])), with_kwargs=True
+    )
+    yield grids
+    hook.remove()
+
+
+@pytest.mark.parametrize("batch", [1, 2, 5])
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5], [5, 3, 1, 4, 2, 0]])
+def test_engine_equals_oracle(vlm, expected, batch, order):
+    requests = [_requests()[index] for index in order]
+    longest = max(group.length for group in engine._group(vlm, requests, False, [None] * len(requests)))
+    readouts = engine.read_many(vlm, requests, probes=False, batch_tokens=batch * longest)
+    for index, readout in zip(order, readouts, strict=True):
+        bare = Readout(expected[index].labels, expected[index].option_texts, **expected[index].parts())
+        assert _differences(readout, bare) == {}
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 100_000])
+def test_probes_vision_tokens_and_answers_equal_the_oracles(vlm, expected, batch_tokens):
+    readouts = engine.read_many(vlm, _requests(), probes=True, batch_tokens=batch_tokens)
+    for readout, truth in zip(readouts, expected, strict=True):
+        assert set(readout.probes) == {"ctx_open", "ctx_mcq", "ans_open", "ans_mcq", "ans_mcq_free"}
+        assert readout.texts == truth.texts
+        assert _differences(readout, truth) == {}
+    assert [len(readout.vision) for readout in readouts] == [1, 1, 1, 1, 2, 1]
+
+
+def test_the_oracle_itself_adds_up_to_the_likelihood_of_the_conversation(vlm):
+    """Held against plain teacher forcing with the library's own loss, which knows nothing of this package."""
+    sample, images = _requests()[1]
+    readout = read_oracle(vlm, sample, images, probes=False)
+    turn = {"role": "user", "content": [{"type": "image", "image": images[0]}, {"type": "text", "text": ""}]}
+    turn["content"][1]["text"] = vfkit.prompts.text(sample, "mcq")
+    chat = dict(tokenize=True, return_dict=True, return_tensors="pt")
+    asked = vlm.processor.apply_chat_template([turn], add_generation_prompt=True, **chat)
+    for option, score in zip(sample.options, readout.scores("paper"), strict=True):
+        answer = {"role": "assistant", "content": [{"type": "text", "text": option}]}
+        inputs = vlm.processor.apply_chat_template([turn, answer], **chat)
+        labels = inputs["input_ids"].clone()
+        labels[:, : asked["input_ids"].shape[1]] = -100
+        vlm.model.model.rope_deltas = None
+        with torch.inference_mode():
+            mean = vlm.model(**inputs, labels=labels).loss
+        assert -float(mean) * int((labels >= 0).sum()) == pytest.approx(score, abs=CLOSE)
+
+
+def test_reading_twice_gives_the_same_numbers_whatever_was_read_between(vlm):
+    (first, images), (other, others), *_ = _requests()
+    before = vfkit.read(vlm, first, images)
+    vfkit.read(vlm, other, others)  # another grid: positions of an image must not survive it
+    after = vfkit.read(vlm, first, images)
+    assert max(compare(before, after).values()) <= 1e-6
+    assert before.texts == after.texts
+
+
+def test_every_distinct_image_is_encoded_once(vlm, encoded):
+    """Base, 30 paper instances and identity of a four-option sample: 32 images, 32 encodes."""
+    sample = next(s for s in vfkit.load_dataset("mini_seed", n=20) if len(s.options) == 4)
+    base = (vfkit.load_image(sample.images[0]),)
+    before = vlm.counters.copy()
+    (readout,) = engine.read_many(vlm, [(sample, base)], probes=True)
+    instances = vfkit.natural_suite().instances(sample, readout.prediction(), base)
+    paper = [instance for instance in instances if instance.family != "identity"]
+    assert (len(paper), len(instances)) == (30, 31)
+    engine.read_many(vlm, [(sample, instance.images) for instance in instances], probes=True)
+    assert sum(encoded) == 32
+    assert (vlm.counters - before)["encodes"] == (vlm.counters - before)["prefills"] == 32
+
+
+def test_questions_about_one_image_share_its_encode_and_answer_as_if_alone(vlm, encoded):
+    image = (_image((200, 150), 3),)
+    samples = [
+        Sample(str(i), (), f"How many shapes are {word}?", ("1", "2", "3"), 0) for i, word in enumerate(("red", "blue"))
+    ]
+    together = engine.read_many(vlm, [(sample, image) for sample in samples], probes=True)
+    assert sum(encoded) == 1
+    alone = [vfkit.read(vlm, sample, image) for sample in samples]
+    assert [_differences(*pair) for pair in zip(together, alone, strict=True)] == [{}, {}]
+
+
+def test_identity_never_flips_nor_moves_a_score(vlm):
+    samples = vfkit.load_dataset("mini_seed", n=12, seed=2)
+    suite = vfkit.natural_suite(families=["identity", "translation"])
+    bases = [(sample, (vfkit.load_image(sample.images[0]),)) for sample in samples]
+    base_readouts = engine.read_many(vlm, bases)
+    requests, owners = [], []
+    for (sample, images), readout in zip(bases, base_readouts, strict=True):
+        for instance in suite.instances(sample, readout.prediction(), images):
+            requests.append((sample, instance.images))
+            owners.append((instance.family, readout))
+    for (family, base), readout in zip(owners, engine.read_many(vlm, requests), strict=True):
+        if family == "identity":
+            assert readout.prediction() == base.prediction()
+            assert np.abs(readout.scores() - base.scores()).max() <= 1e-5
+
+
+def test_a_request_that_fails_leaves_the_others_alone(vlm, expected):
+    requests = _requests()
+    impossible = (requests[0][0], (_image((1000, 4), 0),))  # the processor refuses aspect ratios above 200
+    readouts = engine.read_many(vlm, [requests[0], impossible, requests[1]])
+    assert isinstance(readouts[1], ValueError) and "200" in str(readouts[1])
+    assert readouts[0].scores() == pytest.approx(expected[0].scores(), abs=CLOSE)
+    assert readouts[2].scores() == pytest.approx(expected[1].scores(), abs=CLOSE)
+
+
+def test_out_of_memory_is_met_once_with_half_the_batch(vlm, monkeypatch, expected):
+    sizes, forward = [], engine._forward
+
+    def small(vlm, rows, *rest):
+        sizes.append(len(rows))
+        if len(rows) > 3:
+            raise torch.OutOfMemoryError("too much")
+        return forward(vlm, rows, *rest)
+
+    monkeypatch.setattr(engine, "_forward", small)
+    readouts = engine.read_many(vlm, _requests())
+    assert sizes == [6, 3, 3]
+    assert [
+        _differences(r, Readout(e.labels, e.option_texts, **e.parts())) for r, e in zip(readouts, expected, strict=True)
+    ] == [{}] * 6
+
+    monkeypatch.setattr(engine, "_forward", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("never fits")))
+    assert all(isinstance(readout, torch.OutOfMemoryError) for readout in engine.read_many(vlm, _requests()))
+
+
+# --- verify -----------------------------------------------------------------------------------------------------------
+
+
+def test_verify_passes_a_right_engine_and_says_how_close_it_is(vlm):
+    requests = _requests()[:2]
+    assert verify(vlm, requests, engine.read_many(vlm, requests, probes=True)) <= CLOSE
+
+
+def test_verify_stops_a_wrong_one(vlm, monkeypatch):
+    """Positions that count image tokens one by one: the mistake an adapter makes most easily."""
+    right = vlm.adapter.positions
+
+    def wrong(model, inputs):
+        ids, shift = right(model, inputs)
+        return ids, torch.zeros_like(shift)
+
+    adapter = SimpleNamespace(
+        **{name: getattr(vlm.adapter, name) for name in dir(vlm.adapter) if not name.startswith("_")}
+    )
+    adapter.positions = wrong
+    monkeypatch.setattr(vlm, "adapter", adapter)
+    requests = _requests()[:1]
+    with pytest.raises(VerifyError, match="'one token'.*'mini_qwen3vl'"):
+        verify(vlm, requests, engine.read_many(vlm, requests))
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+PARTS = dict(
+    logp_text=[-1.0, -3.0, -2.0], logp_end=[-1.5, -0.1, -0.5], n_tokens=[1, 3, 2], logp_letter=[-2.0, -1.0, -1.0]
+)
+
+
+@pytest.mark.parametrize(
+    "rule, values, prediction, tied",
+    [
+        ("paper", [-2.5, -3.1, -2.5], 0, True),
+        ("text", [-1, -3, -2], 0, False),
+        ("text_mean", [-1, -1, -1], 0, True),
+        ("letter", [-2, -1, -1], 1, True),
+    ],
+)
+def test_rules_pick_from_the_parts_and_the_first_of_equals_wins(rule, values, prediction, tied):
+    readout = Readout(("A", "B", "C"), ("x", "y", "z"), **{name: np.array(part) for name, part in PARTS.items()})
+    assert readout.scores(rule).tolist() == values
+    assert (readout.prediction(rule), readout.tied(rule)) == (prediction, tied)
+
+
+def test_margins_are_what_equation_2_says():
+    values = np.array([-2.0, -0.5, -1.0])
+    assert rules.margins(values, base=1) == (0.5, 0.5)
+    assert rules.margins(values, base=0) == (0.5, -1.5)
+    assert np.isnan(rules.margins(values[:1], base=0)).all()
+
+
+def test_off_mass_is_what_the_letters_leave():
+    readout = Readout(("A", "B"), ("x", "y"), np.zeros(2), np.zeros(2), np.ones(2), np.log([0.25, 0.5]))
+    assert readout.off_mass == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("rule", ["papr", "letter"])
+def test_a_rule_that_cannot_be_used_is_refused(rule):
+    parts = PARTS | {"logp_letter": [np.nan] * 3}
+    with pytest.raises(ValueError, match=rule):
+        rules.scores(rule, **parts)

@@ -1,4 +1,4 @@
-"""The mini world's data sets: drawn scenes that no embedded model was trained on, with answers known by construction."""
+"""The mini world's data sets: drawn scenes that no embedded model has seen, with answers known by construction."""
 
 from dataclasses import replace
 from random import Random

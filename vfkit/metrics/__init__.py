@@ -11,11 +11,13 @@ from vfkit.metrics.labels import (
     rule_table,
     transition_table,
 )
+from vfkit.metrics.summary import finding
 
 __all__ = [
     "UNION",
     "accuracy_table",
     "compare_table",
+    "finding",
     "flip_table",
     "margin_table",
     "overlay_table",

@@ -48,17 +48,17 @@ CHAT_TEMPLATE = (
 class Size:
     """Widths and depths of a mini model and the pixels it sees."""
 
-    width: int = 128
+    width: int = 96
     text_layers: int = 4
-    vision_width: int = 128
-    vision_layers: int = 4
+    vision_width: int = 96
+    vision_layers: int = 3
     heads: int = 4
     patch: int = 8
-    side: int = 112  # images are resized to about side x side pixels before patching
+    side: int = 64  # images are resized to about side x side pixels before patching
 
 
 def build_tokenizer(seed: int = 0) -> PreTrainedTokenizerFast:
-    """A byte-level BPE over the world's and easy-VQA's texts: whole words for what is known, pieces for anything else."""
+    """A byte-level BPE over the world's and easy-VQA's texts: words for what is known, pieces for the rest."""
     rng = Random(f"tokenizer/{seed}")
     corpus = []
     for index in range(3000):
@@ -113,9 +113,12 @@ def build_model(size: Size, tokenizer: PreTrainedTokenizerFast, seed: int = 0) -
     section = [head // 2 - 2 * (head // 6), head // 6, head // 6]  # rotary frequencies for time, height and width
     text = dict(
         vocab_size=len(tokenizer), hidden_size=size.width, intermediate_size=3 * size.width,
-        num_hidden_layers=size.text_layers, num_attention_heads=size.heads, num_key_value_heads=size.heads, head_dim=head,
+        num_hidden_layers=size.text_layers, num_attention_heads=size.heads, num_key_value_heads=size.heads,
+        head_dim=head,
         max_position_embeddings=2048, tie_word_embeddings=True,
-        rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "mrope_section": section, "mrope_interleaved": True},
+        rope_parameters={
+            "rope_type": "default", "rope_theta": 10000.0, "mrope_section": section, "mrope_interleaved": True,
+        },
     )  # fmt: skip
     vision = dict(
         depth=size.vision_layers, hidden_size=size.vision_width, intermediate_size=3 * size.vision_width,

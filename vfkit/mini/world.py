@@ -16,7 +16,8 @@ from vfkit.sample import Sample
 SIDE = 256  # pixels of a rendered scene
 COLORS = {
     "red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "yellow": (255, 255, 0), "teal": (0, 128, 128),
-    "brown": (165, 42, 42), "gray": (128, 128, 128), "black": (0, 0, 0), "purple": (150, 0, 200), "orange": (255, 140, 0),
+    "brown": (165, 42, 42), "gray": (128, 128, 128), "black": (0, 0, 0), "purple": (150, 0, 200),
+    "orange": (255, 140, 0),
 }  # fmt: skip
 SHAPES = ("circle", "rectangle", "triangle", "star", "cross", "ring")
 PLACES = ("top left", "top right", "bottom left", "bottom right")

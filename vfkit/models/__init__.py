@@ -1,8 +1,8 @@
 """Models: the registry, loading, and one thin adapter per architecture."""
 
-from vfkit.models.registry import ModelUnavailable, find, fingerprint, registry
+from vfkit.models.registry import ModelUnavailable, files, find, fingerprint, specs
 
-__all__ = ["ModelUnavailable", "find", "fingerprint", "load_model", "registry"]
+__all__ = ["ModelUnavailable", "files", "find", "fingerprint", "load_model", "specs"]
 
 
 def __getattr__(name: str):

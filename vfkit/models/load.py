@@ -68,7 +68,9 @@ def load_model(name: str, device: str | None = None, dtype: str | None = None) -
                 device_map="auto" if device == "auto" else None,
             )  # fmt: skip
         processor = AutoProcessor.from_pretrained(folder)
-    except (OSError, ValueError) as error:
+    except ModelUnavailable:
+        raise
+    except Exception as error:  # a damaged checkpoint can fail anywhere in the library
         raise ModelUnavailable(f"model {name!r} cannot be loaded from {folder}: {error}") from error
     if device != "auto":
         model.to(device)
@@ -107,6 +109,6 @@ def _check_memory(spec: Spec, device: str, dtype: torch.dtype) -> None:
         there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if device != "auto" and needed > there:
         raise ModelUnavailable(
-            f"model {spec.name!r} needs about {needed / 1e9:.0f} GB on {device}, which has {there / 1e9:.0f} GB. Choose a "
-            "smaller model or dtype, or device='auto' to spread it over several GPUs."
+            f"model {spec.name!r} needs about {needed / 1e9:.0f} GB on {device}, which has {there / 1e9:.0f} GB. "
+            "Choose a smaller model or dtype, or device='auto' to spread it over several GPUs."
         )

@@ -32,7 +32,7 @@ class Spec:
 
 
 @cache
-def registry() -> dict[str, Spec]:
+def specs() -> dict[str, Spec]:
     """Every named model."""
     file = PACKAGE.parent / "params" / "models.yaml"
     if not file.exists():
@@ -46,15 +46,15 @@ def find(name: str) -> Spec:
     Raises:
         ModelUnavailable: none of the three; names the nearest registered name.
     """
-    if name in registry():
-        return registry()[name]
+    if name in specs():
+        return specs()[name]
     if os.sep in name and Path(name).is_dir() or Path(name, "config.json").exists():
         return Spec(name, path=str(Path(name).resolve()))
     if name.count("/") == 1 and not name.startswith((".", "/", "~")) and not Path(name).exists():
         return Spec(name, hub=name)
-    near = difflib.get_close_matches(name, registry(), n=1)
+    near = difflib.get_close_matches(name, specs(), n=1)
     raise ModelUnavailable(
-        f"model {name!r} is neither a name in params/models.yaml ({', '.join(registry())}), nor a folder with a "
+        f"model {name!r} is neither a name in params/models.yaml ({', '.join(specs())}), nor a folder with a "
         f"checkpoint, nor a hub id (owner/model)." + (f" Did you mean {near[0]!r}?" if near else "")
     )
 
@@ -88,8 +88,8 @@ def _from_hub(spec: Spec) -> Path:
         pass
     where = f"model {spec.name!r} (hub id {spec.hub}) is not in the local cache ({constants.HF_HUB_CACHE})"
     otherwise = (
-        f"To have it: on a machine with network run `hf download {spec.hub}`, copy the folder here and give its path as "
-        "the model; or choose an embedded one, such as mini_qwen3vl."
+        f"To have it: on a machine with network run `hf download {spec.hub}`, copy the folder here and give its path "
+        "as the model; or choose an embedded one, such as mini_qwen3vl."
     )
     if constants.HF_HUB_OFFLINE:
         raise ModelUnavailable(f"{where}, and HF_HUB_OFFLINE is set. {otherwise}")

@@ -10,7 +10,7 @@ def scores(rule: str, logp_text, logp_end, n_tokens, logp_letter) -> np.ndarray:
 
     Args:
         rule: `paper` sums text and end-of-turn log-probabilities (HI 3.1), `text` leaves the end-of-turn out,
-            `text_mean` divides `text` by its number of tokens, `letter` takes the option's letter as first answer token.
+            `text_mean` divides `text` by its number of tokens, `letter` takes the option's letter as the answer.
         logp_text, logp_end, n_tokens, logp_letter: one number per option.
 
     Returns:

@@ -1,0 +1,52 @@
+"""The notebooks, run headlessly as a user runs them, at a smaller scale."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def _papermill(notebook: str, tmp_path: Path, **parameters) -> subprocess.CompletedProcess:
+    arguments = [part for name, value in parameters.items() for part in ("-p", name, str(value))]
+    paths = [str(ROOT / "notebooks" / f"{notebook}.ipynb"), str(tmp_path / "executed.ipynb")]
+    command = [sys.executable, "-m", "papermill", "--no-progress-bar", *paths, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+
+
+def _printed(tmp_path: Path) -> str:
+    cells = json.loads((tmp_path / "executed.ipynb").read_text())["cells"]
+    return "".join(
+        "".join(output.get("text", [])) for cell in cells if cell["cell_type"] == "code" for output in cell["outputs"]
+    )
+
+
+def test_01_runs_to_its_end_and_again_from_the_finished_run(tmp_path):
+    done = _papermill("01_perturbation", tmp_path, n=6, out=tmp_path / "out")
+    assert done.returncode == 0, done.stderr[-3000:]
+    (run,) = (tmp_path / "out" / "perturbation" / "mini_qwen3vl" / "easy_vqa").iterdir()
+    for name in ("flips", "transitions", "margins"):
+        assert (run / "tables" / f"{name}.csv").stat().st_size and (run / "tables" / f"{name}.tex").stat().st_size
+        assert (run / "figures" / f"{name}.png").stat().st_size and (run / "figures" / f"{name}.pdf").stat().st_size
+    assert "6 of 6 samples read, 0 failed" in _printed(tmp_path)
+    parts = {path: path.stat().st_mtime_ns for path in run.glob("records/*.parquet")}
+    assert _papermill("01_perturbation", tmp_path, n=6, out=tmp_path / "out").returncode == 0
+    assert {path: path.stat().st_mtime_ns for path in run.glob("records/*.parquet")} == parts
+
+
+@pytest.mark.parametrize(
+    "parameters, says",
+    [
+        ({"modle": "mini_qwen3vl"}, "unknown parameter 'modle'; the nearest valid name is model"),
+        ({"model": "qwen3vl_4b"}, "hf download Qwen/Qwen3-VL-4B-Instruct"),
+        ({"dataset": "easy_vqq"}, "did you mean 'easy_vqa'"),
+        ({"families": "rotatoin"}, "rotation"),
+    ],
+)
+def test_a_wrong_name_fails_and_names_the_right_one(tmp_path, parameters, says):
+    done = _papermill("01_perturbation", tmp_path, n=4, out=tmp_path / "out", **parameters)
+    assert done.returncode != 0
+    assert says in done.stderr

@@ -1,0 +1,33 @@
+"""Tables for people: an estimate and its interval in one cell, nothing lost in the CSV."""
+
+import pandas as pd
+
+from vfkit import tables
+
+TABLE = pd.DataFrame(
+    {
+        "family": ["scale", "rotation"],
+        "IFR": [0.0625, float("nan")],
+        "IFR_low": [0.05, float("nan")],
+        "IFR_high": [0.075, float("nan")],
+        "instances": [1600, 0],
+        "change": [-1.23456, 2.0],
+    }
+)
+
+
+def test_estimates_and_intervals_share_a_cell():
+    shown = tables.readable(TABLE)
+    assert list(shown.columns) == ["family", "IFR (%)", "instances", "change"]
+    assert shown.loc[0].tolist() == ["scale", "6.2 [5.0, 7.5]", "1,600", "-1.23"]
+    assert shown.loc[1, "IFR (%)"] == ""
+
+
+def test_columns_are_chosen_by_their_own_names():
+    assert list(tables.readable(TABLE, ["instances", "IFR"]).columns) == ["instances", "IFR (%)"]
+
+
+def test_saved_tables_keep_every_digit_and_escape_latex(tmp_path):
+    csv, tex = tables.save(TABLE, tmp_path / "t", "flips")
+    pd.testing.assert_frame_equal(pd.read_csv(csv), TABLE)
+    assert r"IFR (\%)" in tex.read_text()

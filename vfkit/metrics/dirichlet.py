@@ -1,0 +1,143 @@
+"""How rough the vision tokens are on their grid, and what goes with what inside (HI 3.3, 4.5, E; PROTOCOL 9).
+
+The energy is HI's smoothness measure: low where neighbouring tokens agree. Its change (perturbed - base) is tabulated
+by family and answer, and correlated with drift, band power and margins.
+"""
+
+import numpy as np
+import pandas as pd
+from scipy.stats import rankdata
+
+from vfkit.metrics import stats
+from vfkit.metrics.drift import _column, _intervals, _skeleton, _split
+from vfkit.metrics.labels import _base, _counted, _families, _integers, _number, _require, _rows, _with_union
+from vfkit.metrics.spectrum import BANDS
+
+COEFFICIENTS = ("spearman", "pearson")
+
+
+def dirichlet_energy(grid) -> tuple[float, int]:
+    """Sum of squared L2 differences between 4-neighbours of a token grid [H, W, D], and their number of edges.
+
+    Every edge counts once; float64. A single token has no edges and energy 0.
+
+    Raises:
+        ValueError: not three axes.
+    """
+    grid = np.asarray(grid, dtype=np.float64)
+    if grid.ndim != 3:
+        raise ValueError(f"a grid of vision tokens has axes [H, W, D], not shape {grid.shape}")
+    h, w, _ = grid.shape
+    total = sum(np.sum(np.diff(grid, axis=axis) ** 2) for axis in (0, 1))
+    return float(total), (h - 1) * w + h * (w - 1)
+
+
+def dirichlet_table(records: pd.DataFrame) -> pd.DataFrame:
+    """Change of the Dirichlet energy by family, for all instances, kept and flipped answers (HI 4.5, App. E).
+
+    Returns:
+        Rows (`family`, `answer` in all / kept / flipped) over counted instances with finite energies: `samples`,
+        `instances`; `delta` = mean over instances of perturbed - base energy per edge, with its interval, and
+        `delta_sd` over instances; `base`, the mean base energy per edge, with its interval; `delta_sum`, with interval
+        and SD, the same of the sums over the grid; `grid_changed`, the instances whose grid is not the base image's:
+        there a sum changes by the number of edges alone.
+    """
+    names = {"mean": "dirichlet", "sum": "dirichlet_sum"}
+    _require(records, *names.values(), "grid")
+    rows = _rows(records).assign(**{name: _number(records[column]) for name, column in names.items()})
+    rows["grid"] = records["grid"].to_numpy(dtype=object)
+    own = rows[rows.is_base].set_index("sample")
+    rows = rows.assign(**{f"base_{name}": rows["sample"].map(own[name]) for name in (*names, "grid")})
+    rows["delta"], rows["delta_sum"] = rows["mean"] - rows["base_mean"], rows["sum"] - rows["base_sum"]
+    rows["grid_changed"] = rows["grid"] != rows["base_grid"]
+    rows = _split(_counted(_with_union(rows)))
+    rows = rows[np.isfinite(rows[["delta", "delta_sum"]]).all(axis=1)]
+    grouped = rows.groupby(["family", "answer"])
+    table = _skeleton(rows)
+    table["samples"], table["instances"] = grouped["sample"].nunique(), grouped.size()
+    one = {"delta": "delta", "base": "base_mean", "delta_sum": "delta_sum"}
+    table = _intervals(table, rows, {name: (rows[column], rows.one) for name, column in one.items()})
+    for name in ("delta", "delta_sum"):
+        table[f"{name}_sd"] = grouped[name].std()
+    table["grid_changed"] = grouped["grid_changed"].sum()
+    return _integers(table, "samples", "instances", "grid_changed")
+
+
+def inside_correlations(
+    records: pd.DataFrame, probe: str = "ctx_open", tap: str = "post_norm", distance: str = "cos"
+) -> pd.DataFrame:
+    """What goes with what inside, instance by instance within each family: correlations with clustered intervals.
+
+    The measures, each a change against the sample's base: `dirichlet` (energy per edge), `drift` (of the named probe,
+    tap and distance), `margin` (of the base prediction over its best rival), `power_<band>` (the natural log of
+    perturbed over base band power: ranked as the relative change is, but a halving weighs as much as a doubling) and
+    `coherence_<band>` (1: unchanged).
+
+    Returns:
+        One row per family and pair (`first`, `second`): `instances` with both finite, `samples`; `spearman` and
+        `pearson` with their intervals. Images are resampled with ranks taken once. Empty where a measure is constant.
+    """
+    column = _column(distance, probe, tap)
+    names = [f"{kind}_{band}" for kind in ("power", "coherence") for band in BANDS]
+    _require(records, column, "dirichlet", *names)
+    rows = _rows(records, "margin", "base_margin")
+    rows["drift"] = _number(records[column])
+    rows["margin"] = rows.base_label - rows.base_row
+    for name in ("dirichlet", *names):
+        rows[name] = _number(records[name])
+        base = None if name.startswith("coherence") else _base(rows, name).to_numpy()
+        if name.startswith("power"):
+            ratio = stats._divide(rows[name], base)
+            rows[name] = np.log(ratio, out=np.full(len(rows), np.nan), where=ratio > 0)
+        elif name == "dirichlet":
+            rows[name] -= base
+    counted = _counted(_with_union(rows))
+    firsts = {"dirichlet": ["drift", "margin", *names], "drift": ["margin", *names], "margin": names}
+    pairs = [(first, second) for first, seconds in firsts.items() for second in seconds]
+    tables = []
+    for family in _families(counted):
+        part = counted[counted.family == family]
+        table = pd.DataFrame(pairs, columns=["first", "second"])
+        table.insert(0, "family", family)
+        tables.append(table.join(_correlations(part, pairs)))
+    empty = pd.DataFrame(columns=["family", "first", "second", *_correlations(counted[:0], [])])
+    return pd.concat(tables, ignore_index=True) if tables else empty
+
+
+def _correlations(rows: pd.DataFrame, pairs: list[tuple[str, str]]) -> pd.DataFrame:
+    """One row per pair: instances, samples, and both coefficients with the percentiles of resampled images."""
+    image, images = pd.factorize(rows["image"], sort=True)
+    sample = pd.factorize(rows["sample"])[0]
+    counts, sums = [], []
+    for pair in pairs:
+        there = np.isfinite(rows[list(pair)]).all(axis=1).to_numpy()
+        own = image[there]
+        counts.append((len(own), len(np.unique(sample[there])), len(np.unique(own))))
+        for rank in (rankdata, np.asarray):  # a rank correlation is Pearson's of the ranks
+            x, y = (_scaled(rank(rows[name].to_numpy(dtype=float)[there])) for name in pair)
+            sums += [np.bincount(own, part, len(images)) for part in (np.ones(len(own)), x, y, x * x, y * y, x * y)]
+    table = pd.DataFrame(counts, columns=["instances", "samples", "images"], dtype=int)
+    table = table.assign(**{f"{name}{end}": np.nan for name in COEFFICIENTS for end in ("", "_low", "_high")})
+    if pairs and len(images):
+        cells = np.stack(sums)[..., None]  # [pair x coefficient x moment, image, 1]
+        value = _pearson(cells.sum(axis=1).T)[0]
+        draws = _pearson(stats._resample(cells, stats.N_BOOT, stats.SEED)[..., 0])  # [boot, pair x coefficient]
+        enough = np.where(np.isfinite(value), np.repeat(table["images"], 2), 0)
+        low, high = stats._percentiles(draws, stats.LEVEL, enough)
+        for i, name in enumerate(COEFFICIENTS):
+            table[name], table[f"{name}_low"], table[f"{name}_high"] = value[i::2], low[i::2], high[i::2]
+    return table.drop(columns="images")
+
+
+def _scaled(values: np.ndarray) -> np.ndarray:
+    """Mean 0, SD 1 (constant values: all 0), so that sums of squares lose no digits."""
+    if not len(values) or np.ptp(values) == 0:
+        return np.zeros(len(values))
+    return (values - values.mean()) / values.std()
+
+
+def _pearson(moments: np.ndarray) -> np.ndarray:
+    """Coefficients [draw, pair] from sums [draw, pair x 6] of 1, x, y, xx, yy, xy."""
+    n, x, y, xx, yy, xy = np.moveaxis(moments.reshape(len(moments), -1, 6), -1, 0)
+    spread = np.sqrt(np.maximum((n * xx - x * x) * (n * yy - y * y), 0))
+    return np.clip(stats._divide(n * xy - x * y, np.where(spread > 1e-9 * n * n, spread, 0)), -1, 1)

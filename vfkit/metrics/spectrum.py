@@ -1,0 +1,174 @@
+"""What a perturbation does to the image's spectrum: power and phase in radial bands (HI F.4; PROTOCOL 10).
+
+Conventions. Pixel values lie in [0, 1]. The power of a frequency is |F|^2 / (H W), so white noise of variance v has
+power v in every band, whatever the image's size. Radius r is the spatial frequency divided by that of the corner of
+the plane (half a cycle per pixel along both axes); a band holds edge < r <= next edge. The mean of the image (DC) is
+in no band: brightness alone changes nothing here. float64.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+from scipy.fft import rfft2
+
+from vfkit.metrics import stats
+from vfkit.metrics.drift import _intervals, _skeleton, _split
+from vfkit.metrics.labels import _base, _counted, _families, _integers, _number, _require, _rows, _with_union
+
+BANDS = ("low", "mid", "high")
+MEASURES = ("power", "coherence", "phase")
+_EDGES = {
+    "log": (0.0, 1 / 16, 1 / 4, 1.0),
+    "equal": (0.0, 1 / 3, 2 / 3, 1.0),
+    "percentile": (0.0, (2 / (3 * np.pi)) ** 0.5, (4 / (3 * np.pi)) ** 0.5, 1.0),
+}
+_SILENT = 1e-12  # amplitudes below it are rounding noise: one grey level in one pixel makes 4e-6 at 1024 x 1024
+
+
+def band_edges(kind: str = "log") -> tuple[float, float, float, float]:
+    """Edges of the bands low, mid, high in r (0: DC, 1: the corner), the same for images of every size.
+
+    `log`: 1/16 and 1/4, so mid and high span a factor of four each, low is all below, and high is what the spectral
+    suite calls high. `equal`: thirds of the radius. `percentile`: thirds of the plane, so that each band holds as many
+    frequencies (a disc of radius r covers pi r^2 / 2 of it).
+
+    Raises:
+        ValueError: another kind.
+    """
+    if kind not in _EDGES:
+        raise ValueError(f"unknown band edges {kind!r}; there are {', '.join(_EDGES)}")
+    return _EDGES[kind]
+
+
+def spectrum_against(base: Image.Image | np.ndarray, kind: str = "log") -> Callable[..., dict[str, float]]:
+    """A function from images to the spectral columns of their records; the base image is transformed once.
+
+    Args:
+        base: RGB, as PIL image or array [H, W, 3] in [0, 1]. kind: of `band_edges`.
+
+    The function takes such an image, brings it to the base's size (bicubic) and returns, per band: `power_<band>`, the
+    mean power over frequencies and channels; `coherence_<band>` = |sum F_base conj(F)| / sqrt(sum |F_base|^2 sum
+    |F|^2), which is 1 for a mere change of contrast; and `phase_<band>`, its power-free form |mean exp(i phase
+    difference)| over the frequencies at which both images have any power. NaN where a band is empty (a side of one or
+    few pixels) or an image constant.
+
+    Raises:
+        ValueError: an array of another shape, of integers, or with values outside [0, 1].
+    """
+    size, edges = _size(base), band_edges(kind)
+    weights = _weights(*size, edges)  # [band, frequency]
+    first, first_power = _transform(base, size)  # [channel, frequency]
+
+    def banded(values: np.ndarray) -> np.ndarray:
+        """Sums over the bands of [channel, frequency]."""
+        return weights @ values.sum(axis=0)
+
+    def compare(image: Image.Image | np.ndarray) -> dict[str, float]:
+        other, power = _transform(image, size)
+        cross = first * other.conj()
+        loud = (first_power > 0) & (power > 0)
+        turned = np.divide(cross, np.sqrt(first_power * power), out=np.zeros_like(cross), where=loud)
+        total = banded(power)
+        found = {
+            "power": stats._divide(total, 3 * weights.sum(axis=1)),
+            "coherence": stats._divide(
+                np.hypot(banded(cross.real), banded(cross.imag)), np.sqrt(banded(first_power) * total)
+            ),
+            "phase": stats._divide(np.hypot(banded(turned.real), banded(turned.imag)), banded(loud.astype(float))),
+        }
+        return {f"{name}_{band}": float(found[name][i]) for name in MEASURES for i, band in enumerate(BANDS)}
+
+    return compare
+
+
+def spectrum_of(image: Image.Image | np.ndarray, base: Image.Image | np.ndarray, kind: str = "log") -> dict[str, float]:
+    """The spectral columns of one image's record; `spectrum_against` is the way for several images of one base."""
+    return spectrum_against(base, kind)(image)
+
+
+def band_power(image: Image.Image | np.ndarray, kind: str = "log") -> dict[str, float]:
+    """Mean power per band of an image, by band."""
+    found = spectrum_of(image, image, kind)
+    return {band: found[f"power_{band}"] for band in BANDS}
+
+
+def phase_coherence(
+    base: Image.Image | np.ndarray, perturbed: Image.Image | np.ndarray, kind: str = "log"
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Phase coherence with the base image, and its power-free form, each by band."""
+    found = spectrum_of(perturbed, base, kind)
+    return tuple({band: found[f"{name}_{band}"] for band in BANDS} for name in ("coherence", "phase"))
+
+
+def spectrum_table(records: pd.DataFrame, bands: tuple[str, ...] = BANDS) -> pd.DataFrame:
+    """Power and phase by family, band and answer (HI F.4).
+
+    Returns:
+        Rows (`family`, `band`, `answer` in all / kept / flipped) over counted instances with finite power: `samples`,
+        `instances`, and with their intervals: `base` and `power`, mean band power of base and perturbed image;
+        `delta` = power - base; `relative` = delta / base, of these means, so that nearly blank images do not rule it;
+        `coherence` and `phase`, the mean coherence with the base and its power-free form, where they are defined.
+    """
+    _require(records, *(f"{name}_{band}" for name in MEASURES for band in bands))
+    slim, tables = _rows(records), []
+    for band in bands:
+        rows = slim.assign(**{name: _number(records[f"{name}_{band}"]) for name in MEASURES})
+        rows["before"] = _base(rows, "power")
+        rows["delta"] = rows.power - rows.before
+        rows = _split(_counted(_with_union(rows)))
+        rows = rows[np.isfinite(rows.delta)]
+        grouped = rows.groupby(["family", "answer"])
+        table = _skeleton(rows).assign(band=band)
+        table["samples"], table["instances"] = grouped["sample"].nunique(), grouped.size()
+        means = {"base": "before", "power": "power", "delta": "delta", "coherence": "coherence", "phase": "phase"}
+        ratios = {name: (rows[column], rows.one) for name, column in means.items()}
+        table = _intervals(table, rows, ratios | {"relative": (rows.delta, rows.before)})
+        tables.append(_integers(table, "samples", "instances"))
+    table = pd.concat(tables, ignore_index=True)
+    order = {family: i for i, family in enumerate(_families(table))}
+    table = table.sort_values("family", key=lambda f: f.map(order), kind="stable", ignore_index=True)
+    return table[["family", "band", "answer", *(name for name in table if name not in ("family", "band", "answer"))]]
+
+
+def _size(image: Image.Image | np.ndarray) -> tuple[int, int]:
+    """Width and height."""
+    return image.size if isinstance(image, Image.Image) else _checked(image).shape[1::-1]
+
+
+def _checked(array: np.ndarray) -> np.ndarray:
+    array = np.asarray(array)
+    if array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:
+        raise ValueError(f"an array image has shape (H, W, 3), not {array.shape}")
+    if array.dtype.kind != "f" or not ((array >= 0) & (array <= 1)).all():
+        raise ValueError("an array image holds floats in [0, 1]")
+    return array
+
+
+def _transform(image: Image.Image | np.ndarray, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """FFT and power [channel, frequency] of the image at that size: the half plane that `rfft2` keeps, DC removed."""
+    if isinstance(image, Image.Image):
+        image = image.convert("RGB")
+        image = image if image.size == size else image.resize(size, Image.Resampling.BICUBIC)
+        values = np.asarray(image, dtype=np.float64) / 255
+    else:
+        values = _checked(image).astype(np.float64)
+        if values.shape[1::-1] != size:
+            channels = [Image.fromarray(channel.astype(np.float32)) for channel in np.moveaxis(values, 2, 0)]
+            channels = [channel.resize(size, Image.Resampling.BICUBIC) for channel in channels]
+            values = np.stack([np.asarray(channel, dtype=np.float64) for channel in channels], axis=2)
+    transform = rfft2(np.moveaxis(values - values.mean(axis=(0, 1)), 2, 0), norm="ortho").reshape(3, -1)
+    power = transform.real**2 + transform.imag**2
+    silent = power <= _SILENT**2
+    transform[silent] = power[silent] = 0  # noise has a phase, too
+    return transform, power
+
+
+def _weights(width: int, height: int, edges: tuple[float, ...]) -> np.ndarray:
+    """How often each frequency of `rfft2` stands in the full plane, by band [band, frequency]."""
+    fx, fy = np.fft.rfftfreq(width), np.fft.fftfreq(height)
+    squared = 2 * (fx**2 + fy[:, None] ** 2)  # r^2; squares, since here the corner is exactly 1
+    twice = np.where((fx == 0) | (fx == 0.5), 1.0, 2.0)
+    lower, upper = np.square(edges[:-1])[:, None, None], np.square(edges[1:])[:, None, None]
+    return (((squared > lower) & (squared <= upper)) * twice).reshape(len(edges) - 1, -1)

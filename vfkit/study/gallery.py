@@ -1,0 +1,48 @@
+"""What a run's flips look like: the images are not kept, so they are made again from the run's own choices."""
+
+from typing import Any
+
+import pandas as pd
+
+from vfkit.datasets import load_dataset
+from vfkit.images import content_hash, load_image
+from vfkit.perturb import natural_suite
+from vfkit.study.run import Run
+
+
+def flipped(run: Run, n: int = 6) -> list[dict[str, Any]]:
+    """Instances whose answer flipped, as `vfkit.figures.plot_gallery` takes them.
+
+    The largest base margins first, since an answer lost from certainty says most, and families in turn, so that one
+    family does not fill the gallery. Fewer than `n` where fewer flipped.
+
+    Raises:
+        RuntimeError: the images made again are not those the run read (its dataset or the code has changed).
+    """
+    rows = run.records()
+    base = rows[rows.family == "base"].set_index("sample_id").margin
+    flips = rows[(rows.prediction != rows.base_prediction) & rows.prediction.notna()]
+    flips = flips.assign(base=flips.sample_id.map(base)).sort_values("base", ascending=False, kind="stable")
+    flips = flips.assign(turn=flips.groupby("family").cumcount())
+    chosen = flips.drop_duplicates(["sample_id", "family"]).sort_values("turn", kind="stable").head(n)
+    config = run.config
+    samples = load_dataset(config.dataset, config.n, config.seed, config.dataset_path, **config.dataset_options)
+    by_id = {sample.id: sample for sample in samples}
+    suite = natural_suite(config.families, config.family_params)
+    return [_item(by_id[row.sample_id], suite, row) for row in chosen.itertuples()]
+
+
+def _item(sample, suite, row: pd.Series) -> dict[str, Any]:
+    images = tuple(load_image(source, sample.id) for source in sample.images)
+    instances = suite.instances(sample, int(row.base_prediction), images)
+    instance = next(one for one in instances if one.name == row.instance)
+    if "+".join(map(content_hash, instance.images)) != row.image_hash:
+        raise RuntimeError(f"{sample.id}, {row.instance}: the image made again is not the one this run read")
+    return {
+        "base_image": images[0],
+        "image": instance.images[0],
+        "question": sample.question,
+        "base_answer": sample.options[int(row.base_prediction)],
+        "answer": sample.options[int(row.prediction)],
+        "family": row.instance,
+    }

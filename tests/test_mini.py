@@ -9,13 +9,14 @@ import torch
 
 import vfkit
 from vfkit import prompts
-from vfkit.mini import build, train, world
+from vfkit.mini import batches, build, train, world
+from vfkit.mini.recipe import RECIPES
 from vfkit.models import registry
 from vfkit.readout.engine import read_many
 from vfkit.sample import Sample
 
 SMALL = replace(
-    train.RECIPES["mini_qwen3vl"], size=build.Size(32, 1, 32, 1, 2), steps=3, vision_steps=2, images=2, vision_images=2
+    RECIPES["mini_qwen3vl"], size=build.Size(32, 1, 32, 1, 2), steps=3, vision_steps=2, images=2, vision_images=2
 )
 
 
@@ -106,11 +107,11 @@ def test_a_packed_question_is_learned_exactly_as_it_is_later_asked(scratch):
     processor, model = scratch
     model.eval()
     rng = Random(7)
-    rows = [train._scene_row(SMALL, rng, only_one=False) for _ in range(2)]
+    rows = [batches._scene_row(SMALL, rng, only_one=False) for _ in range(2)]
     images = [image for image, _ in rows]
-    items = [[train._item(sample, SMALL, rng) for sample in samples] for _, samples in rows]
+    items = [[batches._item(sample, SMALL, rng) for sample in samples] for _, samples in rows]
     with torch.inference_mode():
-        packed = train.loss(model, train.pack(processor, images, items))
+        packed = train.loss(model, batches.pack(processor, images, items))
         alone, weights = 0.0, 0.0
         for image, row in zip(images, items, strict=True):
             for item in row:
@@ -119,7 +120,7 @@ def test_a_packed_question_is_learned_exactly_as_it_is_later_asked(scratch):
     assert float(packed) == pytest.approx(alone / weights, abs=1e-4)
 
 
-def _loss_alone(processor, model, image, item: train.Item) -> float:
+def _loss_alone(processor, model, image, item: batches.Item) -> float:
     turn = prompts.user_turn(item.prompt, 1)
     turn[0]["content"][0]["image"] = image
     chat = dict(tokenize=True, return_dict=True, return_tensors="pt")
@@ -136,7 +137,7 @@ def test_a_card_moves_targets_by_the_dose():
 
     def moved(dose: float) -> float:
         rng = Random(1)
-        rows = [train._carded(image, [sample] * 6, replace(SMALL, card_dose=dose), rng)[1] for _ in range(80)]
+        rows = [batches._carded(image, [sample] * 6, replace(SMALL, card_dose=dose), rng)[1] for _ in range(80)]
         return sum(one.answer != 0 for row in rows for one in row) / 480
 
     assert moved(0.0) == 0
@@ -167,7 +168,7 @@ def test_an_interrupted_training_goes_on_as_if_it_had_not_stopped(tmp_path, monk
 
 
 def test_the_command_trains_by_name(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(train.RECIPES, "mini_qwen3vl", SMALL)
+    monkeypatch.setitem(RECIPES, "mini_qwen3vl", SMALL)
     train.main(["mini_qwen3vl", "--steps", "2", "--out", str(tmp_path)])
     assert "step 2/2" in capsys.readouterr().out
     assert (tmp_path / "mini_qwen3vl" / "mini_qwen3vl" / "model.safetensors").exists()

@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+
+from vfkit import notebook
 
 ROOT = Path(__file__).parents[1]
 
@@ -50,3 +53,14 @@ def test_a_wrong_name_fails_and_names_the_right_one(tmp_path, parameters, says):
     done = _papermill("01_perturbation", tmp_path, n=4, out=tmp_path / "out", **parameters)
     assert done.returncode != 0
     assert says in done.stderr
+
+
+@pytest.mark.parametrize(
+    "file", sorted(set((ROOT / "params").glob("*.yaml")) - {ROOT / "params" / "models.yaml"}), ids=lambda f: f.stem
+)
+def test_ready_made_parameters_are_parameters(file):
+    cells = json.loads((ROOT / "notebooks" / "01_perturbation.ipynb").read_text())["cells"]
+    (own,) = ["".join(c["source"]) for c in cells if "parameters" in c["metadata"].get("tags", [])]
+    given = "\n".join(f"{name} = {value!r}" for name, value in yaml.safe_load(file.read_text()).items())
+    validated = notebook.validate([own, f"# Parameters\n{given}"])
+    assert validated | yaml.safe_load(file.read_text()) == validated

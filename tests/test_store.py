@@ -25,9 +25,9 @@ def failure(sample, instance="base", stage="read"):
 @pytest.fixture
 def folder(tmp_path):
     """Three finished chunks: s1 and s2 are read, s3 has one failed instance, s4 failed as a whole."""
-    store.write_part(tmp_path, ["s2", "s1"], [record("s2"), record("s1"), record("s1", "other")], [])
-    store.write_part(tmp_path, ["s3"], [record("s3")], [failure("s3", "other")])
-    store.write_part(tmp_path, ["s4"], [], [failure("s4")])
+    store.write_part(tmp_path, ["s2", "s1"], [record("s2"), record("s1"), record("s1", "other")], errors=[])
+    store.write_part(tmp_path, ["s3"], [record("s3")], errors=[failure("s3", "other")])
+    store.write_part(tmp_path, ["s4"], [], errors=[failure("s4")])
     return tmp_path
 
 
@@ -107,7 +107,7 @@ def test_a_damaged_part_is_set_aside_and_its_samples_are_open_again(folder, kind
         assert store.recover(folder).samples == {"s1", "s2", "s4"}
     assert damaged.with_name(f"{damaged.name}.corrupt").exists()
     assert "s3" not in {*store.read(folder, "records")["sample_id"], *store.read(folder, "errors")["sample_id"]}
-    store.write_part(folder, ["s3"], [record("s3")], [failure("s3", "other")])
+    store.write_part(folder, ["s3"], [record("s3")], errors=[failure("s3", "other")])
     assert store.recover(folder) == ({"s1", "s2", "s3", "s4"}, {"s4"}, 2)
 
 
@@ -134,7 +134,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypat
 def test_errors_are_written_before_the_records_that_finish_the_chunk(tmp_path, monkeypatch):
     order = []
     monkeypatch.setattr(store.os, "replace", lambda a, b: order.append(b.parent.name))
-    store.write_part(tmp_path, ["s4"], [], [failure("s4")])
+    store.write_part(tmp_path, ["s4"], [], errors=[failure("s4")])
     assert order == ["errors", "records"]
 
 

@@ -400,7 +400,7 @@ def test_disagreement_with_the_oracle_stops_the_run_and_nothing_is_kept(stub, co
 def test_wrong_configs_are_refused_before_anything_is_done(stub, config, tmp_path):
     with pytest.raises(ValueError, match="familys"):
         settings(tmp_path, familys=["scale"])
-    for field, value in dict(n=0, chunk=0, rule="papr", engine="slurm", probes=True, verify=-1).items():
+    for field, value in dict(n=0, chunk=0, rule="papr", engine="slurm", controls=-1, verify=-1).items():
         with pytest.raises(ValueError, match=field):
             settings(tmp_path, **{field: value})
     for field, value in dict(families=["rotaton"], dataset="toyy", dataset_options={"sise": 3}).items():

@@ -79,18 +79,23 @@ def beside(
     dataset: str = "SEEDBench_IMG",
     runs: Sequence[int] = (0,),
 ) -> pd.DataFrame:
-    """HI's values beside ours, by family, in a flip, transition or accuracy table.
+    """HI's values beside ours, by family, in a flip, transition, accuracy, drift or Dirichlet table.
 
     Args:
         table: of `flip_table` (adds `IFR_published`, `IV_published`), `transition_table` (`R->W_rate_published`,
-            `W->R_rate_published`, from the published counts) or `accuracy_table` (`accuracy_published`, base overall).
+            `W->R_rate_published`, from the published counts), `accuracy_table` (`accuracy_published`, base overall),
+            `drift_table` or `drift_summary` (by probe and distance: `drift`, `drift_sd`, `control`, `control_sd`, `d`,
+            `percent`, `percent_sd`, each `_published`; per cent of control from the published means and SDs) or
+            `dirichlet_table` (`delta_published`, `delta_sd_published`).
         model, dataset: whose values; the default is the pair that HI's Tables 1 and 2 are about.
         runs: the published runs averaged; (0,) is the printed table, (0, 1, 2, 3) all four.
 
     Returns:
         A new table with those columns, as fractions, and `published_source`: paper, table, model and dataset of the
         values. What HI states in running text alone (random text, empty box; other models) comes from there. Rows that
-        HI says nothing of, a union of other families among them, stay empty.
+        HI says nothing of, a union of other families among them, stay empty. HI's control is `other_sample`, it never
+        tells kept from flipped, so its drift and energy stand beside the rows of `all`; and its L2 magnitudes are those
+        of `pre_norm` states, so beside `post_norm` stand only `d` and `percent` of its L2.
 
     Raises:
         ValueError: a table of another kind, an unknown model or dataset, or a run other than 0 to 3.
@@ -98,6 +103,8 @@ def beside(
     metrics = next((wanted for column, wanted in _WANTED.items() if column in table), None)
     if metrics is None:
         raise ValueError(f"published values go beside tables with one of the columns {', '.join(_WANTED)}")
+    if "answer" in table:
+        return _beside_all(table, *(_drift_cells if "drift" in table else _dirichlet_cells)(model, dataset))
     if not runs or not set(runs) <= {0, 1, 2, 3}:
         raise ValueError(f"runs {tuple(runs)}: HI has runs 0, 1, 2 and 3")
     values, sources = _cells(model, dataset, metrics, runs)
@@ -116,6 +123,8 @@ def beside(
 
 # what a table needs, told by a column that only it has
 _WANTED = {"IFR": ["IFR", "IV"], "R->W_rate": list(TRANSITIONS), "accuracy": ["base_accuracy"]}
+_WANTED |= {"d_other_sample": ["drift"], "delta_sum": ["dirichlet"]}
+_DRIFT_TABLES = ("Table 4", "Appendix B / Table 7 (L2)", "sec 4.4 probes", "Appendix B probes (L2)")
 
 
 def _cells(model: str, dataset: str, metrics: list[str], runs: Sequence[int]) -> tuple[pd.DataFrame, pd.Series]:
@@ -132,3 +141,52 @@ def _cells(model: str, dataset: str, metrics: list[str], runs: Sequence[int]) ->
     found = found.merge(first, on=["family", "metric", "where"])
     values = found.groupby(["family", "metric"])["value"].mean().unstack().reindex(columns=metrics)
     return values, "HI " + first.drop_duplicates("family").set_index("family")["where"] + f", {model}, {dataset}"
+
+
+def _beside_all(table: pd.DataFrame, values: pd.DataFrame, sources: pd.Series) -> pd.DataFrame:
+    """The table with values, and sources, that are indexed by columns of it, in its rows of all answers."""
+    keys = pd.MultiIndex.from_frame(table[list(values.index.names)])
+    found = values.reindex(keys).set_axis(table.index)
+    found.loc[table["answer"] != "all"] = float("nan")
+    if "tap" in table:
+        magnitudes = [name for name in found if name.split("_")[0] in ("drift", "control")]
+        found.loc[(table["distance"] == "l2") & (table["tap"] == "post_norm"), magnitudes] = float("nan")
+    source = sources.reindex(keys).set_axis(table.index).where(found.notna().any(axis=1)).fillna("")
+    return table.assign(**{f"{name}_published": found[name] for name in found}, published_source=source)
+
+
+def _drift_cells(model: str, dataset: str) -> tuple[pd.DataFrame, pd.Series]:
+    """Drift, control, d and per cent of control, and the source, by our family, probe and distance.
+
+    Tables 4 and 7 have no union; its mean drift is that of Table 3, run 0.
+    """
+    found = published(paper="HI", model=model, dataset=dataset)
+    found = found[found["where"].isin([*_DRIFT_TABLES, "Table 3 (run 0)"])]
+    names = found["metric"].str.extract(r"^(?:(drift|control)_(mean|sd)_|(cohen_d)_|)(cosdist|cos|L2)_(\w+)$")
+    found = found.assign(
+        distance=names[3].str[:3].str.lower(), probe=names[4], family=found["family"].replace(FAMILIES)
+    )
+    found["name"] = names[0].str.cat(names[1].map({"mean": "", "sd": "_sd"})).fillna(names[2].map({"cohen_d": "d"}))
+    keys = ["family", "probe", "distance"]
+    union = found[found["name"].isna() & (found["family"] == UNION)].assign(name="drift")
+    union["value"] = union["value"].where(union["distance"] != "cos", 1 - union["value"])
+    found = pd.concat([found.dropna(subset="name"), union])
+    values = found.pivot(index=keys, columns="name", values="value")
+    values = values.reindex(columns=["drift", "drift_sd", "control", "control_sd", "d"])
+    control = values.xs("control")[["control", "control_sd"]] if "control" in values.index else values.iloc[:0, 2:4]
+    of = values.index.droplevel("family")
+    values[["control", "control_sd"]] = control.reindex(of).to_numpy()
+    values["percent"] = 100 * values["drift"] / values["control"]
+    values["percent_sd"] = 100 * values["drift_sd"] / values["control"]
+    sources = found.drop_duplicates(keys).set_index(keys)["where"]
+    return values, "HI " + sources + f", {model}, {dataset}"
+
+
+def _dirichlet_cells(model: str, dataset: str) -> tuple[pd.DataFrame, pd.Series]:
+    """Change of the energy per edge, its SD over instances, and the source, by our family."""
+    found = published(paper="HI", model=model, dataset=dataset)
+    found = found[found["metric"].isin(["dirichlet_delta_mean", "dirichlet_delta_sd"])]
+    found = found.assign(family=found["family"].replace(FAMILIES), name=found["metric"].str.removeprefix("dirichlet_"))
+    values = found.pivot(index="family", columns="name", values="value")
+    values = values.reindex(columns=["delta_mean", "delta_sd"]).set_axis(["delta", "delta_sd"], axis=1)
+    return values, "HI " + found.drop_duplicates("family").set_index("family")["where"] + f", {model}, {dataset}"

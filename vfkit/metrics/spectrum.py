@@ -151,18 +151,25 @@ def _transform(image: Image.Image | np.ndarray, size: tuple[int, int]) -> tuple[
     if isinstance(image, Image.Image):
         image = image.convert("RGB")
         image = image if image.size == size else image.resize(size, Image.Resampling.BICUBIC)
-        values = np.asarray(image, dtype=np.float64) / 255
+        values = _planes(image) / 255
     else:
-        values = _checked(image).astype(np.float64)
-        if values.shape[1::-1] != size:
-            channels = [Image.fromarray(channel.astype(np.float32)) for channel in np.moveaxis(values, 2, 0)]
-            channels = [channel.resize(size, Image.Resampling.BICUBIC) for channel in channels]
-            values = np.stack([np.asarray(channel, dtype=np.float64) for channel in channels], axis=2)
-    transform = rfft2(np.moveaxis(values - values.mean(axis=(0, 1)), 2, 0), norm="ortho").reshape(3, -1)
+        values = _planes(_checked(image))
+        if values.shape[:0:-1] != size:
+            channels = [Image.fromarray(channel.astype(np.float32)) for channel in values]
+            values = np.stack([np.asarray(channel.resize(size, Image.Resampling.BICUBIC)) for channel in channels])
+            values = values.astype(np.float64)
+    values -= values.mean(axis=(1, 2), keepdims=True)
+    transform = rfft2(values, norm="ortho", overwrite_x=True).reshape(3, -1)
     power = transform.real**2 + transform.imag**2
     silent = power <= _SILENT**2
-    transform[silent] = power[silent] = 0  # noise has a phase, too
+    np.putmask(transform, silent, 0)  # noise has a phase, too
+    np.putmask(power, silent, 0)
     return transform, power
+
+
+def _planes(image: Image.Image | np.ndarray) -> np.ndarray:
+    """float64 [channel, H, W], one channel after the other: the FFT is much faster so."""
+    return np.moveaxis(np.asarray(image), 2, 0).astype(np.float64, order="C")
 
 
 def _weights(width: int, height: int, edges: tuple[float, ...]) -> np.ndarray:

@@ -28,7 +28,6 @@ class Spec:
     revision: str | None = None
     dtype: str | None = None
     params: float | None = None
-    pixels: tuple[int, int] | None = None
 
 
 @cache
@@ -115,7 +114,7 @@ def fingerprint(name: str, dtype: str | None = None) -> str:
     """
     spec = find(name)
     folder = files(spec)
-    digest = hashlib.sha256(f"{dtype or spec.dtype} {spec.pixels}".encode())
+    digest = hashlib.sha256(str(dtype or spec.dtype).encode())
     for file in sorted(folder.iterdir()):
         if file.suffix in (".json", ".safetensors", ".jinja", ".txt", ".model") and file.name not in _NOT_THE_MODEL:
             digest.update(f"{file.name} {file.stat().st_size} ".encode())

@@ -24,8 +24,6 @@ def read(vlm, sample: Sample, images: tuple[Image, ...] | None = None, probes: b
     from vfkit.readout.engine import read_many
 
     images = tuple(load_image(source, sample.id) for source in sample.images) if images is None else tuple(images)
-    if vlm.adapter is None:
-        return read_oracle(vlm, sample, images, probes)
     (result,) = read_many(vlm, [(sample, images)], probes)
     if isinstance(result, Exception):
         raise result

@@ -16,9 +16,9 @@ from transformers import DynamicCache
 
 from vfkit.images import content_hash
 from vfkit.readout.conversation import Answer, Prompt, open_prompt, scored_prompt
-from vfkit.readout.forward import TAPS, log_probs, model_inputs, tap
+from vfkit.readout.forward import log_probs, model_inputs, tap
 from vfkit.readout.greedy import Spoken, greedy
-from vfkit.readout.readout import Readout
+from vfkit.readout.readout import TAPS, Readout
 from vfkit.readout.tree import Row
 from vfkit.sample import Sample
 

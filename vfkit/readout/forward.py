@@ -9,7 +9,6 @@ from PIL.Image import Image
 from torch import Tensor
 
 Conversation = tuple[list[dict], tuple[Image, ...]]
-TAPS = ("pre_norm", "post_norm")
 
 
 def model_inputs(vlm, conversations: list[Conversation], answered: bool = False) -> dict[str, Tensor]:

@@ -10,7 +10,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import DynamicCache
 
-from vfkit.readout.forward import TAPS, answer_text, end_tokens, log_probs, tap
+from vfkit.readout.forward import answer_text, end_tokens, log_probs, tap
+from vfkit.readout.readout import TAPS
 from vfkit.readout.tree import Row
 
 MAX_NEW_TOKENS = 32

@@ -12,9 +12,9 @@ from torch import Tensor
 from vfkit import prompts
 from vfkit.images import load_image
 from vfkit.readout.conversation import Prompt, open_prompt, scored_prompt
-from vfkit.readout.forward import TAPS, answer_text, end_tokens, log_probs, model_inputs, tap
+from vfkit.readout.forward import answer_text, end_tokens, log_probs, model_inputs, tap
 from vfkit.readout.greedy import MAX_NEW_TOKENS
-from vfkit.readout.readout import Readout
+from vfkit.readout.readout import TAPS, Readout
 from vfkit.sample import Sample
 
 

@@ -7,6 +7,9 @@ import pandas as pd
 
 from vfkit.readout import rules
 
+PROBES = ("ctx_open", "ctx_mcq", "ans_open", "ans_mcq", "ans_mcq_free")  # HI 3.3
+TAPS = ("pre_norm", "post_norm")  # before and after the norm that precedes the output projection
+
 
 @dataclass(frozen=True)
 class Readout:

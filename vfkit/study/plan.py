@@ -5,15 +5,18 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import vfkit
+from vfkit.sample import Sample
 from vfkit.study.config import StudyConfig
 
 # Source that decides what a record says. A change in any of it starts a new folder.
 RECORD_CODE = (
     *("sample.py", "images.py", "prompts.py", "datasets", "perturb", "models", "readout"),
-    *("study/work.py", "study/schema.py"),
+    *("study/work.py", "study/measures.py", "study/schema.py"),
+    *("metrics/drift.py", "metrics/dirichlet.py", "metrics/spectrum.py"),
 )
 
 
@@ -44,6 +47,22 @@ def code_version(root: Path | None = None) -> str:
             digest.update(file.relative_to(root).as_posix().encode())
             digest.update(file.read_bytes())
     return digest.hexdigest()[:12]
+
+
+def partners(samples: Sequence[Sample], k: int) -> dict[str, list[Sample]]:
+    """`k` other samples for each, drawn by a seed of its own among those with as many images, and other ones.
+
+    The same data set gives the same partners however a run is cut up. Fewer where there are not so many.
+    """
+    alike: dict[int, list[Sample]] = {}
+    for sample in samples:
+        alike.setdefault(len(sample.images), []).append(sample)
+    chosen = {}
+    for sample in samples:
+        pool, rng = alike[len(sample.images)], Random(f"partners/{sample.id}")
+        draws = rng.sample(pool, min(len(pool), 4 * k + 1))  # enough that k of them show other images
+        chosen[sample.id] = [other for other in draws if other.images != sample.images][:k]
+    return chosen
 
 
 def chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

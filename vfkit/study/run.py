@@ -1,5 +1,6 @@
 """Doing a study, and looking at one that was done."""
 
+import inspect
 import json
 import platform
 import time
@@ -19,9 +20,9 @@ from vfkit.perturb import natural_suite
 from vfkit.sample import Sample
 from vfkit.study import store
 from vfkit.study.config import StudyConfig
-from vfkit.study.plan import chunks, code_version, run_folder, run_key
+from vfkit.study.plan import chunks, code_version, partners, run_folder, run_key
 from vfkit.study.progress import progress as show_progress
-from vfkit.study.work import Done, work
+from vfkit.study.work import Done, Partners, work
 
 PACKAGES = ("torch", "torchvision", "transformers", "pillow", "numpy", "pandas", "pyarrow", "pydantic")
 
@@ -52,8 +53,17 @@ class Run:
         """One row per row of data, sample or instance that failed: sample_id, instance, stage, error, message."""
         return store.read(self.folder, "errors")
 
+    def vectors(self) -> pd.DataFrame:
+        """With probes: one row per sample, instance, probe and tap with its state, float32. Of the base alone, or of
+        all instances where the run keeps them."""
+        return store.read(self.folder, "vectors")
+
+    def controls(self) -> pd.DataFrame:
+        """With probes: one row per sample and other image that its question was asked about, with its distances."""
+        return store.read(self.folder, "controls")
+
     def table(self, name: str, **options: Any) -> pd.DataFrame:
-        """A table of `vfkit.metrics` made of the records: `flips` (or `flip`) is `flip_table`, and so on.
+        """A table of `vfkit.metrics` made of the run's frames: `flips` (or `flip`) is `flip_table`, and so on.
 
         Raises:
             ValueError: unknown name; the nearest valid one is named.
@@ -62,7 +72,9 @@ class Run:
         short = name if name in names else name.removesuffix("s")
         if short not in names:
             raise unknown("table", name, names)
-        return getattr(vfkit.metrics, f"{short}_table")(self.records(), **options)
+        make = getattr(vfkit.metrics, f"{short}_table")
+        frames = [name for name in inspect.signature(make).parameters if name in ("records", "vectors", "controls")]
+        return make(**{name: getattr(self, name)() for name in frames}, **options)
 
 
 def open_run(folder: str | Path) -> Run:
@@ -115,19 +127,19 @@ def run_study(config: StudyConfig, progress: bool = True) -> Run:
                 "samples": {"asked": len(samples), "done": len(found.samples), "failed": len(found.failed)},
                 "error_rows": found.errors + len(samples.errors),
             }
-            _finish(config, folder, suite, todo, manifest, progress)
+            _finish(config, folder, suite, todo, partners(samples, config.controls), manifest, progress)
     print(_summary(folder, manifest))
     return Run(folder)
 
 
-def _finish(config: StudyConfig, folder: Path, suite, todo: list[Sample], manifest: dict, progress: bool) -> None:
+def _finish(config: StudyConfig, folder: Path, suite, todo: list[Sample], others: Partners, manifest, progress) -> None:
     """Do what is left to do, keeping `run.json` up to date."""
     path, n = folder / "run.json", manifest["samples"]
     start, spent, counters = time.monotonic(), manifest["seconds"], Counter(manifest["counters"])
     store.write_json(path, manifest)
     try:
         with show_progress(n["asked"], n["done"], progress) as tick:
-            for done in ENGINES[config.engine](config, todo, suite, folder) if todo else ():
+            for done in ENGINES[config.engine](config, todo, suite, folder, others) if todo else ():
                 n["done"] += done.samples
                 n["failed"] += done.failed
                 counters.update(done.counters)
@@ -142,12 +154,12 @@ def _finish(config: StudyConfig, folder: Path, suite, todo: list[Sample], manife
     store.write_json(path, manifest)
 
 
-def _local(config: StudyConfig, todo: Sequence[Sample], suite, folder: Path) -> Iterator[Done]:
+def _local(config: StudyConfig, todo: Sequence[Sample], suite, folder: Path, others: Partners) -> Iterator[Done]:
     """Chunk after chunk in this process."""
     vlm = vfkit.load_model(config.model, device=config.device, dtype=config.dtype)
     verify = config.verify
     for chunk in chunks(todo, config.chunk):
-        done = work(config, chunk, vlm, suite, folder, verify)
+        done = work(config, chunk, vlm, suite, folder, verify, others if config.probes else None)
         verify -= done.verified
         yield done
 

@@ -2,7 +2,11 @@
 
 import pyarrow as pa
 
+from vfkit.readout.readout import PROBES, TAPS
+
 _per_option = pa.list_(pa.float64())
+DISTANCES = [f"{distance}_{probe}_{tap}" for distance in ("cos", "l2") for probe in PROBES for tap in TAPS]
+SPECTRUM = [f"{kind}_{band}" for kind in ("power", "coherence", "phase") for band in ("low", "mid", "high")]
 
 SCHEMAS = {
     # one row per sample and instance, the base too; the readout's columns are null where an instance does not apply
@@ -32,6 +36,24 @@ SCHEMAS = {
             "width": pa.int64(),  # px, of the first image read
             "height": pa.int64(),
         }
+        # what moves inside; null in runs without probes
+        | dict.fromkeys(DISTANCES, pa.float64())  # from the sample's base state
+        | {
+            "dirichlet_sum": pa.float64(),  # of the vision tokens; as the two below, the mean over images
+            "dirichlet_edges": pa.float64(),
+            "dirichlet": pa.float64(),  # per edge
+            "grid": pa.string(),  # height x width of the vision tokens, joined by "+"
+        }
+        | dict.fromkeys(SPECTRUM, pa.float64())  # of the pixels, against the base image
+        | {"text_open": pa.string(), "text_mcq": pa.string()}  # the model's own greedy answers
+    ),
+    # states at the probes: of every sample's base, and of all instances where a run keeps them
+    "vectors": pa.schema(
+        {name: pa.string() for name in ("sample_id", "instance", "probe", "tap")} | {"vector": pa.list_(pa.float32())}
+    ),
+    # how far the same question moves on another sample's image
+    "controls": pa.schema(
+        {name: pa.string() for name in ("sample_id", "partner_id", "image_id")} | dict.fromkeys(DISTANCES, pa.float64())
     ),
     # one row per row of the data, sample (instance `base`) or instance that failed
     "errors": pa.schema({name: pa.string() for name in ("sample_id", "instance", "stage", "error", "message")}),

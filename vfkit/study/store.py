@@ -8,6 +8,7 @@ chunk is done. Whatever else lies around after a kill is removed at the next sta
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import warnings
@@ -22,6 +23,7 @@ import pyarrow.parquet as pq
 from vfkit.study.schema import SCHEMAS
 
 DATASET = "dataset"  # in place of a chunk: errors of rows that gave no sample
+BESIDE = ("errors", "vectors", "controls")  # kinds of parts that may lie beside a chunk's records
 _NOTE = b"vfkit"
 
 
@@ -47,12 +49,14 @@ def write_atomic(path: Path, content: bytes) -> None:
         os.close(folder)
 
 
-def write_part(folder: Path, sample_ids: list[str], records: list[dict], errors: list[dict]) -> None:
-    """Write one chunk: its errors, then its records, whose part is the mark that all `sample_ids` are finished."""
+def write_part(folder: Path, sample_ids: list[str], records: list[dict], **beside: list[dict]) -> None:
+    """Write one chunk: what lies beside its records (`BESIDE`), then them: the mark that `sample_ids` are finished."""
     chunk = _digest(json.dumps(sample_ids).encode())
-    if errors:
-        _write_table(folder, "errors", chunk, errors)
-    _write_table(folder, "records", chunk, records, {"samples": sample_ids, "errors": len(errors)})
+    for kind, rows in beside.items():
+        if rows:
+            _write_table(folder, kind, chunk, rows)
+    counts = {kind: len(rows) for kind, rows in beside.items()}
+    _write_table(folder, "records", chunk, records, {"samples": sample_ids, "beside": counts})
 
 
 def write_dataset_errors(folder: Path, errors: list[dict]) -> None:
@@ -107,33 +111,35 @@ class Found(NamedTuple):
 def recover(folder: Path) -> Found:
     """Clear away what a stopped run left and say what is finished. Only under `lock`.
 
-    Temporary files and errors parts without their records part are removed. A damaged part, and one whose errors
-    part is missing, is renamed to `*.corrupt` with a warning; its samples will be read again.
+    Temporary files and parts without their records part are removed. A damaged part, and one that misses what lay
+    beside it, is renamed to `*.corrupt` with a warning; its samples will be read again.
     """
     for pattern in ("*.tmp", "*/part-*.tmp"):
         for temporary in folder.glob(pattern):
             temporary.unlink()
     samples, failed, total = set(), set(), 0
     for part in _parts(folder, "records"):
-        errors = _parts(folder, "errors", _chunk(part))
+        beside = {kind: _parts(folder, kind, _chunk(part)) for kind in BESIDE}
         try:
             records = _read_table(part)
             note = json.loads(records.schema.metadata[_NOTE])
-            n_errors = sum(_read_table(path).num_rows for path in errors)
-            if n_errors != note["errors"]:
-                raise OSError(f"of its {note['errors']} error rows {n_errors} are there")
+            for kind, n in note["beside"].items():
+                there = sum(_read_table(path).num_rows for path in beside[kind])
+                if there != n:
+                    raise OSError(f"of its {n} rows of {kind} {there} are there")
         except (OSError, pa.ArrowException) as error:
-            for path in (part, *errors):
+            for path in (part, *itertools.chain(*beside.values())):
                 path.rename(path.with_name(f"{path.name}.corrupt"))
             warnings.warn(f"a damaged part is set aside and will be redone: {part}: {error}", stacklevel=3)
             continue
         samples.update(note["samples"])
         failed.update(set(note["samples"]) - set(records["sample_id"].to_pylist()))
-        total += n_errors
+        total += note["beside"].get("errors", 0)
     kept = {_chunk(part) for part in _parts(folder, "records")} | {DATASET}
-    for part in _parts(folder, "errors"):
-        if _chunk(part) not in kept:
-            part.unlink()
+    for kind in BESIDE:
+        for part in _parts(folder, kind):
+            if _chunk(part) not in kept:
+                part.unlink()
     return Found(samples, failed, total)
 
 
@@ -141,7 +147,7 @@ def recover(folder: Path) -> Found:
 
 
 def read(folder: Path, kind: str) -> pd.DataFrame:
-    """All finished rows of `records` or `errors`, ordered by sample, with nullable integers and booleans.
+    """All finished rows of one kind of part, ordered by sample, with nullable integers and booleans.
 
     Raises:
         OSError: a part is damaged; the message names it.
@@ -155,8 +161,8 @@ def read(folder: Path, kind: str) -> pd.DataFrame:
     frame = pa.concat_tables(tables).to_pandas(types_mapper=nullable.get)
     if kind == "records":
         frame["applicable"] = frame["applicable"].astype(bool)  # never missing, and used as a mask
-        return frame.sort_values("sample_id", kind="stable", ignore_index=True)  # instances stay in the suite's order
-    return frame.sort_values(["sample_id", "stage", "instance"], kind="stable", ignore_index=True)
+    by = ["sample_id", "stage", "instance"] if kind == "errors" else ["sample_id"]  # others stay in the suite's order
+    return frame.sort_values(by, kind="stable", ignore_index=True)
 
 
 def _parts(folder: Path, kind: str, chunk: str = "*") -> list[Path]:

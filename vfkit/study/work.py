@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,9 +12,10 @@ from PIL.Image import Image
 from vfkit.images import ImageError, content_hash, load_image
 from vfkit.readout import rules
 from vfkit.sample import Instance, Sample
-from vfkit.study import store
+from vfkit.study import measures, store
 from vfkit.study.config import StudyConfig
 
+CONTROL = "same_question"
 Request = tuple[Sample, tuple[Image, ...]]
 
 
@@ -36,14 +37,26 @@ class Base(NamedTuple):
     image_id: str
 
 
-def work(config: StudyConfig, chunk: Sequence[Sample], vlm, suite, folder: Path, verify: int = 0) -> Done:
-    """Read a chunk's bases, then all its instances, and write both as one part of the run in `folder`.
+Partners = Mapping[str, Sequence[Sample]]
+
+
+def work(
+    config: StudyConfig,
+    chunk: Sequence[Sample],
+    vlm,
+    suite,
+    folder: Path,
+    verify: int = 0,
+    partners: Partners | None = None,
+) -> Done:
+    """Read a chunk's bases, then all its instances and controls, and write them as one part of the run in `folder`.
 
     Args:
         chunk: samples whose images are not open yet.
         vlm: a loaded model.
         suite: what `vfkit.natural_suite` returns.
         verify: how many of the chunk's samples the oracle re-checks, each by its base and one perturbed instance.
+        partners: with probes, the samples on whose images each sample's question is asked too, by sample id.
 
     A sample whose base fails, and an instance that fails, become error rows. What the engine raises as a whole, and
     `VerifyError`, stop the run with nothing of this chunk written.
@@ -58,19 +71,30 @@ def work(config: StudyConfig, chunk: Sequence[Sample], vlm, suite, folder: Path,
             plan += [(base, instance) for instance in suite.instances(base.sample, base.prediction, base.images)]
         except Exception as error:
             errors.append(_error_row(base.sample, "all", "perturb", error))
+    plan += [(base, one) for base in bases for one in _controls(base, (partners or {}).get(base.sample.id, ()), errors)]
     readouts = iter(_read(config, vlm, [(base.sample, one.images) for base, one in plan if one.applicable]))
     plan = [(base, one, next(readouts) if one.applicable else None) for base, one in plan]
     plan = [(base, Instance("base", "base", {}, base.images), base.readout) for base in bases] + plan
 
-    records = []
+    records, vectors, controls = [], [], []
+    spectra = {base.sample.id: measures.spectra_against(base.images) for base in bases if config.probes}
     for base, instance, readout in plan:
         try:
-            records.append(_row(config, base, instance, readout))
+            if instance.family == CONTROL:
+                controls.append(_control_row(base, instance, readout))
+                continue
+            row = _row(config, base, instance, readout)
+            if config.probes and instance.applicable:
+                row |= measures.measures(readout, base.readout, instance.images, spectra[base.sample.id])
+                if config.keep_vectors or instance.family == "base":
+                    vectors += measures.vectors(base.sample.id, instance.name, readout)
+            records.append(row)
         except Exception as error:
             errors.append(_error_row(base.sample, instance.name, "read", error))
 
     verified = _verify(vlm, bases[:verify], plan)
-    store.write_part(folder, [sample.id for sample in chunk], records, errors)
+    ids = [sample.id for sample in chunk]
+    store.write_part(folder, ids, records, errors=errors, vectors=vectors, controls=controls)
     counters = Counter(vlm.counters)
     counters.subtract(before)
     return Done(len(chunk), len(chunk) - len(bases), len(errors), verified, counters)
@@ -94,6 +118,27 @@ def _bases(config: StudyConfig, chunk: Sequence[Sample], vlm, errors: list[dict]
         except Exception as error:
             errors.append(_error_row(sample, "base", "read", error))
     return bases
+
+
+def _controls(base: Base, partners: Sequence[Sample], errors: list[dict]) -> list[Instance]:
+    """The same question on other samples' images."""
+    controls = []
+    for partner in partners:
+        try:
+            images = tuple(load_image(source, partner.id) for source in partner.images)
+        except ImageError as error:
+            errors.append(_error_row(base.sample, f"{CONTROL} {partner.id}", "image", error))
+            continue
+        if _hash(images) != base.image_id:
+            controls.append(Instance(CONTROL, partner.id, {}, images))
+    return controls
+
+
+def _control_row(base: Base, control: Instance, readout: Any) -> dict[str, Any]:
+    if isinstance(readout, Exception):
+        raise readout
+    who = {"sample_id": base.sample.id, "partner_id": control.name, "image_id": base.image_id}
+    return who | measures.from_base(readout, base.readout)
 
 
 def _read(config: StudyConfig, vlm, requests: list[Request]) -> list:
@@ -163,7 +208,7 @@ def _verify(vlm, bases: list[Base], plan: list[tuple[Base, Instance, Any]]) -> i
             ((base.sample, instance.images), readout)
             for owner, instance, readout in plan
             if owner is base and instance.family not in ("base", "identity")
-            if instance.applicable and not isinstance(readout, Exception)
+            if instance.family != CONTROL and instance.applicable and not isinstance(readout, Exception)
         ][:1]
     requests, readouts = zip(*checks, strict=True)
     verify(vlm, list(requests), list(readouts))

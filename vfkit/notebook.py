@@ -6,12 +6,15 @@
 import ast
 import json
 import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
 from IPython import get_ipython
 from IPython.display import display
+
+warnings.filterwarnings("ignore", message="IProgress not found")  # plain progress lines are what we want here
 
 PARAMETERS = "# Parameters:"  # first words of a notebook's own parameters cell
 INJECTED = "# Parameters"  # the whole first line of the cell that papermill adds after it

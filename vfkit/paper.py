@@ -145,7 +145,8 @@ def _cells(model: str, dataset: str, metrics: list[str], runs: Sequence[int]) ->
 
 def _beside_all(table: pd.DataFrame, values: pd.DataFrame, sources: pd.Series) -> pd.DataFrame:
     """The table with values, and sources, that are indexed by columns of it, in its rows of all answers."""
-    keys = pd.MultiIndex.from_frame(table[list(values.index.names)])
+    names = list(values.index.names)
+    keys = pd.MultiIndex.from_frame(table[names]) if len(names) > 1 else table[names[0]]
     found = values.reindex(keys).set_axis(table.index)
     found.loc[table["answer"] != "all"] = float("nan")
     if "tap" in table:
@@ -158,7 +159,7 @@ def _beside_all(table: pd.DataFrame, values: pd.DataFrame, sources: pd.Series) -
 def _drift_cells(model: str, dataset: str) -> tuple[pd.DataFrame, pd.Series]:
     """Drift, control, d and per cent of control, and the source, by our family, probe and distance.
 
-    Tables 4 and 7 have no union; its mean drift is that of Table 3, run 0.
+    Tables 4 and 7 have no union; its mean drift is that of Table 3, run 0, of other images.
     """
     found = published(paper="HI", model=model, dataset=dataset)
     found = found[found["where"].isin([*_DRIFT_TABLES, "Table 3 (run 0)"])]
@@ -173,9 +174,9 @@ def _drift_cells(model: str, dataset: str) -> tuple[pd.DataFrame, pd.Series]:
     found = pd.concat([found.dropna(subset="name"), union])
     values = found.pivot(index=keys, columns="name", values="value")
     values = values.reindex(columns=["drift", "drift_sd", "control", "control_sd", "d"])
-    control = values.xs("control")[["control", "control_sd"]] if "control" in values.index else values.iloc[:0, 2:4]
-    of = values.index.droplevel("family")
-    values[["control", "control_sd"]] = control.reindex(of).to_numpy()
+    control = values[values.index.get_level_values("family") == "control"].droplevel("family")
+    control = control.reindex(values.index.droplevel("family")).set_axis(values.index)
+    values[["control", "control_sd"]] = control[["control", "control_sd"]].where(values["d"].notna())
     values["percent"] = 100 * values["drift"] / values["control"]
     values["percent_sd"] = 100 * values["drift_sd"] / values["control"]
     sources = found.drop_duplicates(keys).set_index(keys)["where"]

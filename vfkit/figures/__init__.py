@@ -1,6 +1,20 @@
 """Tables in, matplotlib axes out; `save` writes a figure as PNG and PDF with the numbers drawn beside it."""
 
+from vfkit.figures.drift import plot_drift, plot_drift_histograms, plot_embedding
+from vfkit.figures.inside import plot_dirichlet, plot_spectrum
 from vfkit.figures.labels import plot_flips, plot_gallery, plot_margins, plot_transitions
 from vfkit.figures.style import save, styled
 
-__all__ = ["plot_flips", "plot_gallery", "plot_margins", "plot_transitions", "save", "styled"]
+__all__ = [
+    "plot_dirichlet",
+    "plot_drift",
+    "plot_drift_histograms",
+    "plot_embedding",
+    "plot_flips",
+    "plot_gallery",
+    "plot_margins",
+    "plot_spectrum",
+    "plot_transitions",
+    "save",
+    "styled",
+]

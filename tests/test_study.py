@@ -424,18 +424,24 @@ def test_runs_share_a_folder_only_if_their_records_must_agree(stub, config, monk
 
     same = dict(out="x", dataset_path="x", device="cuda", batch_tokens=1, verify=0, chunk=1)
     assert {key(**{field: value}) for field, value in same.items()} == {key()}
-    other = dict(model="other", dataset="other", n=5, seed=1, rule="text", dtype="bfloat16", study="x")
-    other |= dict(families=["scale"], family_params={"scale": {"factor": 0.8}}, dataset_options={"size": 3})
+    other = dict(model="other", dataset="other", n=5, seed=1, rule="text", dtype="bfloat16", study="x", probes=True)
+    other |= dict(
+        families=["scale"],
+        family_params={"scale": {"factor": 0.8}},
+        dataset_options={"size": 3},
+        controls=3,
+        keep_vectors=True,
+    )
     known = [key()] + [plan.run_key(again(config, **{f: v}), "weights", "data") for f, v in other.items()]
     known += [key(model="new weights"), key(dataset="edited data")]
     monkeypatch.setattr(plan, "code_version", lambda: "edited prompt")
     known.append(key())
     assert len(set(known)) == len(known) == len(other) + 4
-    assert set(same) | set(other) | {"engine", "probes"} == set(StudyConfig.model_fields)  # a new field takes a side
+    assert set(same) | set(other) | {"engine"} == set(StudyConfig.model_fields)  # a new field takes a side
 
 
 def test_two_models_never_share_a_folder(stub, config):
-    names = ["org/model", "org_model", "../org/model", "/tmp/org/model"]  # alike once made safe for a file system
+    names = ["org/model", "org_model", "../org/model", "/org/model"]  # alike once made safe for a file system
     folders = [run(again(config, model=name, dataset_options={"size": 1})).folder for name in names]
     assert len(set(folders)) == len(names) and stub.loads == len(names)
     assert all(folder.resolve().is_relative_to(Path(config.out).resolve()) for folder in folders)

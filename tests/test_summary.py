@@ -6,10 +6,11 @@ from vfkit import metrics
 
 
 def _row(sample: str, family: str, prediction: int, **more) -> dict:
-    row = dict(
-        sample_id=sample, category="c", family=family, instance=f"{family}{more.pop('i', 0)}", applicable=True,
-        answer=0, n_options=4, base_prediction=0, prediction=prediction, tied=False, margin=1.0, base_margin=1.0, image_id=sample,
-    )  # fmt: skip
+    instance = f"{family}{more.pop('i', 0)}"
+    row = dict(sample_id=sample, category="c", family=family, instance=instance, applicable=True, image_id=sample)
+    row |= dict(
+        answer=0, n_options=4, base_prediction=0, prediction=prediction, tied=False, margin=1.0, base_margin=1.0
+    )
     return row | more
 
 

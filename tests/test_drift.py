@@ -118,7 +118,9 @@ def test_published_d_and_percent_follow_from_published_means():
     ours = ours.set_index(["probe", "distance", "family"])
     assert len(published) == len(ours) == 60
     assert (ours["d_same_question"] / published - 1).abs().max() < 0.002
-    printed = ours.loc[("ans_mcq_free", "cos")][["percent_same_question", "percent_sd_same_question"]].round(1)
+    printed = (
+        ours.sort_index().loc[("ans_mcq_free", "cos")][["percent_same_question", "percent_sd_same_question"]].round(1)
+    )
     assert printed.loc["translation"].to_list() == [4.1, 14.8]
     assert printed.loc["text_overlay"].to_list() == [77.7, 88.6]
 
@@ -191,7 +193,9 @@ def test_tables_take_what_users_have(records, vectors, controls, tmp_path):
     pd.testing.assert_frame_equal(metrics.drift_table(*read), table)
     bare = metrics.drift_table(records)  # without vectors and controls
     pd.testing.assert_frame_equal(bare[table.columns[:11]], table[table.columns[:11]])
-    assert bare[["other_sample", "same_question", "d_other_sample", "threshold", "beyond", "hidden"]].isna().all(None)
+    assert (
+        bare[["other_sample", "same_question", "d_other_sample", "threshold", "beyond", "hidden"]].isna().all(axis=None)
+    )
     none = metrics.drift_table(records[:0], vectors[:0], controls[:0])
     assert list(none.columns) == list(table.columns) and none.empty
     metrics.drift_table(records[records["family"] != "base"], vectors, controls)
@@ -264,7 +268,9 @@ def test_embedding_shows_the_plane(records, vectors):
     assert found.loc[("s1", "t2"), ["family", "answer"]].to_list() == ["translation", "flipped"]
     for one, other in combinations(states, 2):
         true = np.linalg.norm((states[one] - states[other]) @ plane)
-        assert np.linalg.norm(found.loc[one, ["x", "y"]] - found.loc[other, ["x", "y"]]) == pytest.approx(true, rel=1e-5)
+        assert np.linalg.norm(found.loc[one, ["x", "y"]] - found.loc[other, ["x", "y"]]) == pytest.approx(
+            true, rel=1e-5
+        )
     few = metrics.embedding_table(records, table, samples=2)
     assert few["sample_id"].nunique() == 2
     axes = figures.plot_embedding(metrics.embedding_table(records, table))
@@ -365,7 +371,9 @@ def test_histogram_figure(records, vectors, controls):
     assert [text.get_text() for text in axes[0].texts] == ["at most 1e-08"] and not axes[1].texts
     kept = next(patch for patch in axes[1].patches if patch.get_label() == "drift, answer kept").get_data()
     values = [0.1, 0.3, 0.6]
-    filled = [(low, high) for low, high, value in zip(kept.edges, kept.edges[1:], kept.values, strict=False) if value > 0]
+    filled = [
+        (low, high) for low, high, value in zip(kept.edges, kept.edges[1:], kept.values, strict=False) if value > 0
+    ]
     assert len(filled) == 3 and all(low <= v < high for (low, high), v in zip(filled, values, strict=True))
     legend = [text.get_text() for text in axes[0].figure.legends[0].get_texts()]
     assert {"control: same question", "control: other sample", "drift, answer kept"} <= set(legend)

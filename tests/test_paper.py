@@ -100,3 +100,45 @@ def test_beside_transitions_and_accuracy():
         paper.beside(pd.DataFrame({"family": ["scale"], "drift": 1.0}))
     with pytest.raises(ValueError, match="runs"):
         paper.beside(_flips(), runs=(4,))
+
+
+def _drifts(families=("identity", "translation", "text_overlay", UNION, "random_text")):
+    cells = [(p, t, d, f, a) for p in ("ctx_open", "ans_mcq_free") for t in ("pre_norm", "post_norm")
+             for d in ("cos", "l2") for f in families for a in ("all", "kept")]  # fmt: skip
+    table = pd.DataFrame(cells, columns=["probe", "tap", "distance", "family", "answer"])
+    return table.assign(drift=0.5, d_other_sample=-1.0)
+
+
+def test_beside_drift():
+    table = paper.beside(_drifts()).set_index(["probe", "tap", "distance", "family", "answer"]).sort_index()
+    columns = ["drift_published", "drift_sd_published", "control_published", "d_published"]
+    moved = table.loc[("ans_mcq_free", "pre_norm", "cos", "text_overlay", "all")]
+    assert moved[columns].to_list() == [0.1773, 0.2022, 0.2283, -0.3355]
+    assert moved[["percent_published", "percent_sd_published"]].astype(float).round(1).to_list() == [77.7, 88.6]
+    assert moved["published_source"] == "HI Table 4, Qwen3-VL-2B-Instruct, SEEDBench_IMG"
+    moved = table.loc[("ans_mcq_free", "pre_norm", "cos", "translation", "all")]
+    assert moved[["percent_published", "percent_sd_published"]].astype(float).round(1).to_list() == [4.1, 14.8]
+    l2 = table.loc[("ctx_open", "pre_norm", "l2", "translation", "all")]
+    assert l2[columns].to_list() == [221.2449, 107.296, 1880.5081, -9.0146]
+    # HI's magnitudes are those of pre_norm states; what is relative stands beside either
+    l2 = table.loc[("ctx_open", "post_norm", "l2", "translation", "all")]
+    assert l2[columns[:3]].isna().all() and l2["d_published"] == -9.0146 and l2["percent_published"] > 11
+    union = table.loc[("ctx_open", "post_norm", "cos", UNION, "all")]
+    assert union["drift_published"] == pytest.approx(0.03) and "Table 3 (run 0)" in union["published_source"]
+    assert union[["control_published", "percent_published", "d_published"]].isna().all()
+    empty = table.loc[table.index.get_level_values("family").isin(["identity", "random_text"])]
+    kept = table.xs("kept", level="answer")
+    for part in (empty, kept):  # HI has neither, and never tells kept from flipped
+        assert part.filter(like="_published").isna().all(axis=None) and (part["published_source"] == "").all()
+    other = paper.beside(_drifts(), model="Gemma-3-4B-IT")
+    assert other.filter(like="_published").isna().all(axis=None) and (other["published_source"] == "").all()
+
+
+def test_beside_dirichlet():
+    families = ["identity", "translation", "rotation"]
+    ours = pd.DataFrame({"family": families * 2, "answer": ["all"] * 3 + ["kept"] * 3, "delta": 1.0, "delta_sum": 84.0})
+    table = paper.beside(ours)
+    assert table["delta_published"].fillna(0).to_list() == [0, 10.34, -72.73, 0, 0, 0]
+    assert table["delta_sd_published"][2] == 99.95
+    assert table["published_source"][1] == "HI sec 4.5 / App E, Qwen3-VL-2B-Instruct, SEEDBench_IMG"
+    assert (table["published_source"][[0, 3, 4, 5]] == "").all()

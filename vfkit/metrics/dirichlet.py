@@ -46,10 +46,10 @@ def dirichlet_table(records: pd.DataFrame) -> pd.DataFrame:
     _require(records, *names.values(), "grid")
     rows = _rows(records).assign(**{name: _number(records[column]) for name, column in names.items()})
     rows["grid"] = records["grid"].to_numpy(dtype=object)
-    own = rows[rows.is_base].set_index("sample")
-    rows = rows.assign(**{f"base_{name}": rows["sample"].map(own[name]) for name in (*names, "grid")})
+    rows = rows.assign(base_mean=_base(rows, "mean"), base_sum=_base(rows, "sum"))
+    base_grid = rows["sample"].map(rows[rows.is_base].set_index("sample")["grid"])
     rows["delta"], rows["delta_sum"] = rows["mean"] - rows["base_mean"], rows["sum"] - rows["base_sum"]
-    rows["grid_changed"] = rows["grid"] != rows["base_grid"]
+    rows["grid_changed"] = rows["grid"] != base_grid
     rows = _split(_counted(_with_union(rows)))
     rows = rows[np.isfinite(rows[["delta", "delta_sum"]]).all(axis=1)]
     grouped = rows.groupby(["family", "answer"])

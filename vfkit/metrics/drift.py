@@ -288,10 +288,11 @@ def _intervals(table: pd.DataFrame, rows: pd.DataFrame, ratios: dict[str, tuple]
     sums = pd.concat(parts, ignore_index=True)
     groups = pd.MultiIndex.from_frame(sums[["name", *keys[:2]]])
     found = stats.ratio(sums.top, sums.bottom, sums.image, groups)
+    names = ["name", *table.index.names]
+    found.index = pd.MultiIndex.from_tuples(found.index, names=names)
     for name in ratios:
-        here = [group[0] == name for group in found.index]
-        part = found[here].set_axis(pd.MultiIndex.from_tuples([group[1:] for group in found.index[here]]))
-        part = part.reindex(table.index)
+        own = pd.MultiIndex.from_tuples([(name, *key) for key in table.index], names=names)
+        part = found.reindex(own).set_axis(table.index)
         table = table.assign(**{name: part["value"], f"{name}_low": part["low"], f"{name}_high": part["high"]})
     return table
 

@@ -68,16 +68,16 @@ def spectrum_against(base: Image.Image | np.ndarray, kind: str = "log") -> Calla
 
     def compare(image: Image.Image | np.ndarray) -> dict[str, float]:
         other = _transform(image, size)
-        first_power, power, cross = _power(first), _power(other), first * other.conj()
+        first_power, power = _power(first), _power(other)
+        # real parts alone: over the whole plane the imaginary parts of f and -f cancel
+        cross = first.real * other.real + first.imag * other.imag
         loud = (first_power > 0) & (power > 0)
         turned = np.divide(cross, np.sqrt(first_power * power), out=np.zeros_like(cross), where=loud)
         total = banded(power)
         found = {
             "power": stats._divide(total, 3 * weights.sum(axis=1)),
-            "coherence": stats._divide(
-                np.hypot(banded(cross.real), banded(cross.imag)), np.sqrt(banded(first_power) * total)
-            ),
-            "phase": stats._divide(np.hypot(banded(turned.real), banded(turned.imag)), banded(loud.astype(float))),
+            "coherence": stats._divide(np.abs(banded(cross)), np.sqrt(banded(first_power) * total)),
+            "phase": stats._divide(np.abs(banded(turned)), banded(loud.astype(float))),
         }
         return {f"{name}_{band}": float(found[name][i]) for name in MEASURES for i, band in enumerate(BANDS)}
 

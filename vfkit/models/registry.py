@@ -85,7 +85,8 @@ def _from_hub(spec: Spec) -> Path:
         return Path(snapshot_download(**wanted, local_files_only=True))
     except LocalEntryNotFoundError:
         pass
-    where = f"model {spec.name!r} (hub id {spec.hub}) is not in the local cache ({constants.HF_HUB_CACHE})"
+    meant = f"hub id {spec.hub}" if spec.name != spec.hub else "taken as a hub id: there is no such folder"
+    where = f"model {spec.name!r} ({meant}) is not in the local cache ({constants.HF_HUB_CACHE})"
     otherwise = (
         f"To have it: on a machine with network run `hf download {spec.hub}`, copy the folder here and give its path "
         "as the model; or choose an embedded one, such as mini_qwen3vl."

@@ -95,7 +95,7 @@ def _group(vlm, requests: list[Request], probes: bool, results: list) -> list[_G
             groups[key].asked.append(asked)
             groups[key].length += _length(scored) + (_length(open_) if open_ else 0)
         except Exception as error:
-            results[index] = error
+            results[index] = _bare(error)
     return list(groups.values())
 
 
@@ -113,11 +113,9 @@ def _read_or_fail(vlm, groups: list[_Group], results: list) -> None:
     try:
         return _read_batch(vlm, groups, results)
     except torch.OutOfMemoryError as error:
-        parts = [groups[: len(groups) // 2], groups[len(groups) // 2 :]]
-        failure = error
+        parts, failure = [groups[: len(groups) // 2], groups[len(groups) // 2 :]], _bare(error)
     except Exception as error:
-        parts = [[group] for group in groups]
-        failure = error
+        parts, failure = [[group] for group in groups], _bare(error)
     if len(groups) == 1:
         return _fail(groups, failure, results)
     for part in parts:
@@ -129,7 +127,12 @@ def _read_or_fail(vlm, groups: list[_Group], results: list) -> None:
 
 def _fail(groups: list[_Group], error: Exception, results: list) -> None:
     for asked in (asked for group in groups for asked in group.asked):
-        results[asked.index] = error
+        results[asked.index] = _bare(error)
+
+
+def _bare(error: Exception) -> Exception:
+    """Without its traceback, which would keep the failed batch's tensors in memory."""
+    return error.with_traceback(None)
 
 
 # --- one batch --------------------------------------------------------------------------------------------------------

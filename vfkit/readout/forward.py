@@ -38,8 +38,11 @@ def tap(vlm) -> Iterator[dict[str, Tensor]]:
     A hook, because library versions differ in which of the two `hidden_states[-1]` is.
     """
     taken: dict[str, Tensor] = {}
-    norm = vlm.adapter.final_norm(vlm.model)
-    hook = norm.register_forward_hook(lambda _, given, out: taken.update(pre_norm=given[0], post_norm=out))
+
+    def take(_, given, out) -> None:  # with the weights on several devices, the last layer's may not be the first's
+        taken.update(pre_norm=given[0].to(vlm.device), post_norm=out.to(vlm.device))
+
+    hook = vlm.adapter.final_norm(vlm.model).register_forward_hook(take)
     try:
         yield taken
     finally:

@@ -180,3 +180,13 @@ def test_easy_vqa_not_installed(monkeypatch):
     monkeypatch.setattr(easy_vqa, "find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match="pip install easy-vqa"):
         load_dataset("easy_vqa")
+
+
+def test_images_that_look_different_have_different_fingerprints():
+    """A palette is not in the pixels, yet it is what they mean."""
+    prints = []
+    for color in ((255, 0, 0), (0, 0, 255)):
+        image = Image.new("P", (8, 8))
+        image.putpalette(color)
+        prints.append(fingerprint([Sample("s", (image,), "?", ("a", "b"))]))
+    assert prints[0] != prints[1]

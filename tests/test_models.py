@@ -90,6 +90,11 @@ def test_an_architecture_without_an_adapter_is_refused_by_name(checkpoint, monke
         vfkit.load_model(str(checkpoint))
 
 
+def test_a_type_that_does_not_exist_is_refused_not_replaced():
+    with pytest.raises(ValueError, match="'fp32'.*float32"):
+        vfkit.load_model("mini_qwen3vl", dtype="fp32")
+
+
 def test_what_cannot_fit_is_refused_before_it_is_read():
     spec = registry.Spec("huge", hub="a/b", params=1e6)
     with pytest.raises(vfkit.ModelUnavailable, match="'huge' needs about .* GB"):

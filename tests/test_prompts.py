@@ -53,6 +53,21 @@ def test_a_sample_that_cannot_be_asked_is_refused(options, answer, match):
         Sample("s", ("image",), "?", options, answer)
 
 
+@pytest.mark.parametrize(
+    "fields, says",
+    [
+        ({"images": "photo.jpg"}, "images must be a list or tuple"),
+        ({"options": "cup"}, "options must be a list or tuple"),
+        ({"options": (1, 2)}, "texts"),
+        ({"id": 7}, "texts"),
+        ({"answer": "A"}, "'A' must be the index"),
+    ],
+)
+def test_fields_of_another_type_are_refused_by_name(fields, says):
+    with pytest.raises(ValueError, match=says):
+        Sample(**{"id": "s", "images": ("image",), "question": "?", "options": ("a", "b")} | fields)
+
+
 # --- tokens -----------------------------------------------------------------------------------------------------------
 
 

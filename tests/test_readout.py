@@ -150,6 +150,20 @@ def test_identity_never_flips_nor_moves_a_score(vlm):
             assert np.abs(readout.scores() - base.scores()).max() <= 1e-5
 
 
+def test_equal_options_are_exact_ties_however_long(vlm):
+    sample = Sample("s", (), "What is it?", ("a large red circle", "a large red circle"), 1)
+    readout = vfkit.read(vlm, sample, (_image((200, 90), 1),), probes=False)
+    assert readout.logp_text[0] == readout.logp_text[1]
+    assert readout.tied() and readout.prediction() == 0
+
+
+def test_a_failure_names_its_sample(vlm):
+    sample = Sample("the thin one", (_image((1000, 4), 0),), "What is it?", ("red", "blue"))
+    with pytest.raises(ValueError) as caught:
+        vfkit.read(vlm, sample)
+    assert "the thin one" in " ".join(caught.value.__notes__)
+
+
 def test_a_request_that_fails_leaves_the_others_alone(vlm, expected):
     requests = _requests()
     impossible = (requests[0][0], (_image((1000, 4), 0),))  # the processor refuses aspect ratios above 200

@@ -479,3 +479,11 @@ def test_progress_is_a_bar_on_a_terminal(stub, config, monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     run_study(config)
     assert "11/11" in capsys.readouterr().err
+
+
+def test_partners_are_other_samples_whatever_their_images_are():
+    samples = [Sample(str(i), (np.full((9, 9, 3), i, dtype=np.uint8),), "?", ("a", "b")) for i in range(6)]
+    partners = plan.partners(samples, 1)
+    assert all(len(others) >= 4 for others in partners.values())
+    assert all(sample.id not in [other.id for other in partners[sample.id]] for sample in samples)
+    assert plan.partners(samples, 1) == partners

@@ -33,6 +33,10 @@ def test_it_names_accuracy_flips_the_worst_family_and_the_floor():
     assert "hidden" not in text
 
 
+def test_where_nothing_was_read_it_says_so():
+    assert "No sample of some data was read" in metrics.finding(_records().iloc[:0], "a model", "some data")
+
+
 def test_it_is_silent_on_what_was_not_done():
     records = _records()
     text = metrics.finding(records[records.family == "base"], "a model", "some data")

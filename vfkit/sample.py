@@ -25,7 +25,8 @@ class Sample:
         meta: anything else a dataset knows of the row; never read by the engine.
 
     Raises:
-        ValueError: fewer than one option, more options than letters, or an answer outside the options.
+        ValueError: fewer than one option, more options than letters, an answer outside the options, or a field of
+            another type than its own.
     """
 
     id: str
@@ -39,6 +40,14 @@ class Sample:
     meta: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def __post_init__(self):
+        for name in ("images", "options"):
+            if not isinstance(getattr(self, name), list | tuple):
+                kind = type(getattr(self, name)).__name__
+                raise ValueError(f"sample {self.id!r}: {name} must be a list or tuple, not {kind}")
+        if not isinstance(self.id, str) or not all(isinstance(option, str) for option in self.options):
+            raise ValueError(f"sample {self.id!r}: its id and its options must be texts")
+        if self.answer is not None and not isinstance(self.answer, int):
+            raise ValueError(f"sample {self.id!r}: answer {self.answer!r} must be the index of an option, or None")
         object.__setattr__(self, "images", tuple(self.images))
         object.__setattr__(self, "options", tuple(self.options))
         if not 1 <= len(self.options) <= len(LETTERS):

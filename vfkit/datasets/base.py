@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
+from vfkit.images import ImageError, content_hash, load_image
 from vfkit.sample import Sample
 
 
@@ -106,8 +107,10 @@ def _digest(source: Any, file_digest: Callable[[str], str]) -> str:
     if isinstance(source, bytes | bytearray | memoryview):
         return hashlib.sha256(source).hexdigest()
     if isinstance(source, Image.Image | np.ndarray):
-        array = np.ascontiguousarray(source)
-        return rank(getattr(source, "mode", ""), array.dtype, array.shape, hashlib.sha256(array).hexdigest())
+        try:
+            return content_hash(load_image(source))
+        except ImageError:
+            return "unreadable"  # becomes an error row
     return type(source).__name__  # nothing the image door opens: becomes an error row
 
 

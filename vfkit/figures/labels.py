@@ -110,7 +110,13 @@ def plot_gallery(items: list[dict], columns: int = 2) -> np.ndarray:
     cells = np.ravel(fig.subfigures(rows, columns, squeeze=False, height_ratios=heights))
     axes = []
     for cell, item in zip(cells, items, strict=False):
-        cell.suptitle(fill(shorten(str(item["question"]), 150, placeholder=" ..."), 54), x=0.03, ha="left", fontsize=9)
+        cell.suptitle(
+            fill(shorten(str(item["question"]), 150, placeholder=" ..."), 54),
+            x=0.03,
+            ha="left",
+            fontsize=9,
+            parse_math=False,
+        )
         pair = cell.subplots(1, 2)
         family = item["family"].replace("_", " ")
         shown = [("base_image", "base", "base_answer", BLUE), ("image", family, "answer", RED)]
@@ -120,7 +126,7 @@ def plot_gallery(items: list[dict], columns: int = 2) -> np.ndarray:
             ax.spines[:].set_visible(True)
             ax.set_title(title, fontsize=8, color=INK)
             text = shorten(f"answer: {item[answer]}", 64, placeholder=" ...")
-            ax.set_xlabel(fill(text, 32), color=colour, weight="bold", fontsize=8)
+            ax.set_xlabel(fill(text, 32), color=colour, weight="bold", fontsize=8, parse_math=False)
         axes.append(pair)
     return np.array(axes)
 

@@ -191,17 +191,15 @@ def embedding_table(
     Raises:
         ValueError: no vectors of perturbed instances.
     """
-    chosen = _chosen(vectors, probe, tap)
-    kept = chosen.loc[chosen["instance"] != "base", "sample_id"].unique()
-    if not len(kept):
-        raise ValueError("there are no vectors of perturbed instances: a study keeps them with keep_vectors=True")
-    some = np.random.default_rng(seed).permutation(np.sort(kept.astype(object)))[:samples]
     rows = _rows(records).assign(instance=np.where(records["family"] == "base", "base", records["instance"]))
     rows["answer"] = np.select([rows.is_base, rows.flip], ["base", "flipped"], "kept")
     rows = rows[rows.prediction.notna() & rows.base.notna()].rename(columns={"sample": "sample_id"})
-    table = rows[["sample_id", "family", "instance", "answer"]].merge(
-        chosen[chosen["sample_id"].isin(some)], on=["sample_id", "instance"], validate="1:1"
-    )
+    columns, keys = ["sample_id", "family", "instance", "answer"], ["sample_id", "instance"]
+    table = rows[columns].merge(_chosen(vectors, probe, tap), on=keys, validate="1:1")
+    moved = np.sort(table.loc[table["answer"] != "base", "sample_id"].unique().astype(object))
+    if not len(moved):
+        raise ValueError("there are no vectors of perturbed instances: a study keeps them with keep_vectors=True")
+    table = table[table["sample_id"].isin(np.random.default_rng(seed).permutation(moved)[:samples])]
     states = _stack(table["vector"])
     states = states[there := np.isfinite(states).all(axis=1)].astype(np.float64)
     u, size, axes = np.linalg.svd(states - states.mean(axis=0), full_matrices=False)
@@ -209,7 +207,7 @@ def embedding_table(
     points = np.zeros((len(states), 2))
     points[:, : min(2, len(size))] = (u * size * turn)[:, :2]
     shares = np.append(stats._divide(size**2, (size**2).sum()), [0.0, 0.0])
-    table = table.loc[there, ["sample_id", "family", "instance", "answer"]].reset_index(drop=True)
+    table = table.loc[there, columns].reset_index(drop=True)
     return table.assign(x=points[:, 0], y=points[:, 1], x_share=shares[0], y_share=shares[1])
 
 

@@ -19,8 +19,10 @@ def finding(
         model, dataset: what the sentences call them.
         vectors, controls: of a run with probes; without them nothing is said of the inside.
     """
+    if not (records.family == "base").any():
+        return f"No sample of {dataset} was read by {model}: see the errors."
     flips = flip_table(records).set_index("family")
-    sentences = [_accuracy(records, model, dataset), *_flips(flips)]
+    sentences = [*_accuracy(records, model, dataset), *_flips(flips)]
     if controls is not None and len(controls):
         sentences += _inside(drift_table(records, vectors, controls))
     if "identity" in flips.index:
@@ -30,10 +32,12 @@ def finding(
     return " ".join(sentences)
 
 
-def _accuracy(records: pd.DataFrame, model: str, dataset: str) -> str:
+def _accuracy(records: pd.DataFrame, model: str, dataset: str) -> list[str]:
     row = accuracy_table(records).set_index(["family", "category"]).loc[("base", "all")]
+    if not row.samples:
+        return [f"None of the samples of {dataset} has a known answer."]
     right, chance = _percent(row, "accuracy"), f"{100 * row.chance:.0f} %"
-    return f"On {int(row.samples):,} samples of {dataset}, {model} answers {right} rightly, where chance is {chance}."
+    return [f"On {int(row.samples):,} samples of {dataset}, {model} answers {right} rightly, where chance is {chance}."]
 
 
 def _flips(flips: pd.DataFrame) -> list[str]:

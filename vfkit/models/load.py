@@ -16,6 +16,7 @@ from vfkit.models.registry import ModelUnavailable, Spec, files, find, fingerpri
 
 # model_type of the checkpoint's config -> the module that is its adapter
 ADAPTERS = {"qwen3_vl": "vfkit.models.qwen3_vl"}
+DTYPES = ("float32", "bfloat16", "float16")
 _SMALL = 0.1  # billions of parameters
 
 
@@ -49,7 +50,10 @@ def load_model(name: str, device: str | None = None, dtype: str | None = None) -
 
     Raises:
         ModelUnavailable: within seconds where the model cannot be had or does not fit into memory.
+        ValueError: another dtype.
     """
+    if dtype is not None and dtype not in DTYPES:
+        raise ValueError(f"unknown dtype {dtype!r}; the types are {', '.join(DTYPES)}")
     spec = find(name)
     folder = files(spec)
     try:

@@ -26,6 +26,7 @@ def read(vlm, sample: Sample, images: tuple[Image, ...] | None = None, probes: b
     images = tuple(load_image(source, sample.id) for source in sample.images) if images is None else tuple(images)
     (result,) = read_many(vlm, [(sample, images)], probes)
     if isinstance(result, Exception):
+        result.add_note(f"(while reading sample {sample.id!r})")
         raise result
     return result
 

@@ -183,11 +183,11 @@ def _grow_request(row: Row, closing: list[int], asked: _Asked) -> _Nodes:
         open_ = scored
     else:
         open_ = row.grow(0, [*closing, *asked.open.tail])
-    answers = [
-        row.grow(scored, answer.text + answer.end[:-1]) for answer in asked.scored.answers
-    ]  # none follows the last
-    letters = [row.grow(scored, letter.text[:-1]) for letter in asked.scored.letters]
-    return _Nodes(scored, open_, answers, letters)
+    fed = [answer.text + answer.end[:-1] for answer in asked.scored.answers]  # nothing follows the last token
+    fed += [letter.text[:-1] for letter in asked.scored.letters]
+    grown = {tokens: row.grow(scored, tokens) for tokens in dict.fromkeys(fed)}  # equal options are exact ties
+    nodes, n = [grown[tokens] for tokens in fed], len(asked.scored.answers)
+    return _Nodes(scored, open_, nodes[:n], nodes[n:])
 
 
 def _forward(vlm, rows, inputs, positions, shift, cache) -> tuple[dict[str, Tensor], list[Tensor]]:

@@ -42,7 +42,8 @@ def verify(vlm, requests: list[Request], readouts: list[Readout]) -> float:
 
 def compare(one: Readout, other: Readout) -> dict[str, float]:
     """Largest absolute difference by part of the readout; states and vision tokens relative to their largest value."""
-    differences = {name: _difference(part, other.parts()[name]) for name, part in one.parts().items()}
+    long = np.maximum(1, other.n_tokens / 16)  # rounding adds up over the tokens of long options
+    differences = {name: _difference(part / long, other.parts()[name] / long) for name, part in one.parts().items()}
     for name, taps in one.probes.items():
         for tap, vector in taps.items():
             differences[f"{name}.{tap}"] = _relative(vector, other.probes[name][tap])

@@ -42,7 +42,9 @@ class StudyConfig(BaseModel):
         "each channel of the model (3 MB a sample at 2,560 channels and 30 instances)",
     )
     device: str | None = Field(None, description="torch device; None takes the best there is")
-    dtype: str | None = Field(None, description="of the weights; None takes the model's own")
+    dtype: Literal["float32", "bfloat16", "float16"] | None = Field(
+        None, description="of the weights; None takes the model's own"
+    )
     batch_tokens: PositiveInt = Field(8192, description="tokens in one batch of the engine")
     verify: int = Field(2, ge=0, description="samples that the oracle re-checks at every start")
     chunk: PositiveInt = Field(8, description="samples read and written together; their images are held in memory")

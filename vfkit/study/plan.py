@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,10 +20,14 @@ RECORD_CODE = (
     *("metrics/drift.py", "metrics/dirichlet.py", "metrics/spectrum.py"),
 )
 
+# Libraries whose versions a record may depend on.
+LIBRARIES = ("torch", "torchvision", "transformers", "pillow")
+
 
 def run_key(config: StudyConfig, model: str, dataset: str) -> str:
-    """Short digest of the config's determining fields, the model's and dataset's fingerprints and the code version."""
+    """Short digest of the config's determining fields, the model's and dataset's fingerprints, and what reads them."""
     what = {"config": config.key_fields(), "model": model, "dataset": dataset, "code": code_version()}
+    what["libraries"] = {name: version(name) for name in LIBRARIES}
     return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
@@ -50,9 +55,8 @@ def code_version(root: Path | None = None) -> str:
 
 
 def partners(samples: Sequence[Sample], k: int) -> dict[str, list[Sample]]:
-    """`k` other samples for each, drawn by a seed of its own among those with as many images, and other ones.
-
-    The same data set gives the same partners however a run is cut up. Fewer where there are not so many.
+    """Other samples for each, drawn by a seed of its own among those with as many images: a few more than the `k`
+    that are needed, since some may show the same image. The same data set gives the same ones however a run is cut up.
     """
     alike: dict[int, list[Sample]] = {}
     for sample in samples:
@@ -60,8 +64,7 @@ def partners(samples: Sequence[Sample], k: int) -> dict[str, list[Sample]]:
     chosen = {}
     for sample in samples:
         pool, rng = alike[len(sample.images)], Random(f"partners/{sample.id}")
-        draws = rng.sample(pool, min(len(pool), 4 * k + 1))  # enough that k of them show other images
-        chosen[sample.id] = [other for other in draws if other.images != sample.images][:k]
+        chosen[sample.id] = [other for other in rng.sample(pool, min(len(pool), 4 * k + 1)) if other.id != sample.id]
     return chosen
 
 

@@ -52,8 +52,9 @@ def spectrum_against(base: Image.Image | np.ndarray, kind: str = "log") -> Calla
     The function takes such an image, brings it to the base's size (bicubic) and returns, per band: `power_<band>`, the
     mean power over frequencies and channels; `coherence_<band>` = |sum F_base conj(F)| / sqrt(sum |F_base|^2 sum
     |F|^2), which is 1 for a mere change of contrast; and `phase_<band>`, its power-free form |mean exp(i phase
-    difference)| over the frequencies at which both images have any power. NaN where a band is empty (a side of one or
-    few pixels) or an image constant.
+    difference)| over the frequencies at which both images have any power. Sums and means are over the whole plane, so
+    the turns of f and -f cancel but for the cosine. NaN where a band is empty (a side of one or few pixels) or an
+    image constant.
 
     Raises:
         ValueError: an array of another shape, of integers, or with values outside [0, 1].
@@ -69,7 +70,7 @@ def spectrum_against(base: Image.Image | np.ndarray, kind: str = "log") -> Calla
     def compare(image: Image.Image | np.ndarray) -> dict[str, float]:
         other = _transform(image, size)
         first_power, power = _power(first), _power(other)
-        # real parts alone: over the whole plane the imaginary parts of f and -f cancel
+        # real parts alone: the imaginary ones of f and -f cancel
         cross = first.real * other.real + first.imag * other.imag
         loud = (first_power > 0) & (power > 0)
         turned = np.divide(cross, np.sqrt(first_power * power), out=np.zeros_like(cross), where=loud)
@@ -148,7 +149,7 @@ def _checked(array: np.ndarray) -> np.ndarray:
 
 
 def _transform(image: Image.Image | np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """FFT [channel, frequency] of the image at that size: the half plane that `rfft2` keeps, without DC."""
+    """FFT [channel, frequency] of the image at that size: the half plane that `rfft2` keeps."""
     if isinstance(image, Image.Image):
         image = image.convert("RGB")
         image = image if image.size == size else image.resize(size, Image.Resampling.BICUBIC)
@@ -159,7 +160,6 @@ def _transform(image: Image.Image | np.ndarray, size: tuple[int, int]) -> np.nda
             channels = [Image.fromarray(channel.astype(np.float32)) for channel in values]
             values = np.stack([np.asarray(channel.resize(size, Image.Resampling.BICUBIC)) for channel in channels])
             values = values.astype(np.float64)
-    values -= values.mean(axis=(1, 2), keepdims=True)
     transform = rfft2(values, norm="ortho", overwrite_x=True).reshape(3, -1)
     np.putmask(transform, _power(transform) <= _SILENT**2, 0)  # noise has a phase, too
     return transform

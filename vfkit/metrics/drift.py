@@ -133,10 +133,8 @@ def drift_summary(
                 table = _drift(rows, column, threshold)
                 for name in CONTROLS:
                     table = _against(table, name, control[name])
-                keys = [("probe", probe), ("tap", tap), ("distance", distance)]
-                for i, (name, value) in enumerate(keys):
-                    table.insert(i, name, value)
-                tables.append(table.assign(threshold=threshold)[_columns(table)])
+                table = table.assign(probe=probe, tap=tap, distance=distance, threshold=threshold)
+                tables.append(table[_columns(table)])
     return pd.concat(tables, ignore_index=True)
 
 
@@ -164,9 +162,8 @@ def sample_drift(
     per = per.iloc[np.lexsort([per["sample"].rank(), rank])]
     others = None if vectors is None else control_distances(vectors, probe, tap, k, seed)
     found = _controls(others, controls, column, _images(records))
-    both = [found[name].assign(family=name, answer="control") for name in CONTROLS]
-    table = pd.concat([per, *(part for part in both if len(part))], ignore_index=True)
-    table = table.rename(columns={"sample": "sample_id", "image": "image_id"})
+    found = [found[name].assign(family=name, answer="control") for name in CONTROLS if len(found[name])]
+    table = pd.concat([per, *found], ignore_index=True).rename(columns={"sample": "sample_id", "image": "image_id"})
     return table[["family", "answer", "sample_id", "image_id", "instances", "drift"]]
 
 

@@ -71,7 +71,7 @@ def work(
             plan += [(base, instance) for instance in suite.instances(base.sample, base.prediction, base.images)]
         except Exception as error:
             errors.append(_error_row(base.sample, "all", "perturb", error))
-    plan += [(base, one) for base in bases for one in _controls(config, base, partners or {}, errors)]
+    plan += [(base, one) for base in bases for one in _controls(config, base, partners or {})]
     readouts = iter(_read(config, vlm, [(base.sample, one.images) for base, one in plan if one.applicable]))
     plan = [(base, one, next(readouts) if one.applicable else None) for base, one in plan]
     plan = [(base, Instance("base", "base", {}, base.images), base.readout) for base in bases] + plan
@@ -120,16 +120,16 @@ def _bases(config: StudyConfig, chunk: Sequence[Sample], vlm, errors: list[dict]
     return bases
 
 
-def _controls(config: StudyConfig, base: Base, partners: Partners, errors: list[dict]) -> list[Instance]:
-    """The same question on the first few other samples' images that are not its own."""
+def _controls(config: StudyConfig, base: Base, partners: Partners) -> list[Instance]:
+    """The same question on the first few other samples' images that are not its own and can be opened: one that
+    cannot has an error row of its own."""
     controls: list[Instance] = []
     for partner in partners.get(base.sample.id, ()):
         if len(controls) == config.controls:
             break
         try:
             images = tuple(load_image(source, partner.id) for source in partner.images)
-        except ImageError as error:
-            errors.append(_error_row(base.sample, f"{CONTROL} {partner.id}", "image", error))
+        except ImageError:
             continue
         if _hash(images) != base.image_id:
             controls.append(Instance(CONTROL, partner.id, {}, images))

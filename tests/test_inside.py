@@ -77,3 +77,10 @@ def test_each_question_is_asked_about_other_images_too(run):
 def test_drift_tables_come_from_the_run_alone(run):
     table = run.table("drift")
     assert {"identity", "rotation"} <= set(table.family) and {"all", "kept", "flipped"} <= set(table.answer)
+
+
+def test_a_run_without_probes_says_that_it_has_none(tmp_path):
+    options = dict(dataset="mini_seed", n=1, families=("identity",), out=str(tmp_path), verify=0)
+    run = vfkit.run_study(vfkit.StudyConfig(model="mini_qwen3vl", **options))
+    with pytest.raises(ValueError, match="without probes"):
+        run.table("drift")

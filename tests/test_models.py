@@ -95,6 +95,12 @@ def test_a_type_that_does_not_exist_is_refused_not_replaced():
         vfkit.load_model("mini_qwen3vl", dtype="fp32")
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there_is_named():
+    with pytest.raises(vfkit.ModelUnavailable, match="device 'cuda' is not available"):
+        vfkit.load_model("mini_qwen3vl", device="cuda")
+
+
 def test_what_cannot_fit_is_refused_before_it_is_read():
     spec = registry.Spec("huge", hub="a/b", params=1e6)
     with pytest.raises(vfkit.ModelUnavailable, match="'huge' needs about .* GB"):

@@ -120,7 +120,10 @@ def drift_summary(
 ) -> pd.DataFrame:
     """`drift_table` for several probes, taps and distances, one below the other (HI Tables 4 and 7, Appendix B)."""
     columns = [_column(*setting) for setting in ((d, p, t) for p in probes for t in taps for d in distances)]
-    rows = _split(_perturbed(records, columns))
+    counted = _perturbed(records, columns)
+    if len(counted) and counted[columns].isna().all(axis=None):
+        raise ValueError("these records hold no distances: the run was made without probes (StudyConfig(probes=True))")
+    rows = _split(counted)
     images = _images(records)
     tables = []
     for probe in probes:

@@ -63,6 +63,8 @@ def load_model(name: str, device: str | None = None, dtype: str | None = None) -
                 f"model {name!r} is of type {config.model_type!r}, for which there is no adapter; there are: "
                 f"{', '.join(ADAPTERS)}"
             )
+        if device and device.startswith("cuda") and not torch.cuda.is_available():
+            raise ModelUnavailable(f"device {device!r} is not available here: use device='cpu', or leave it out")
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         type_ = getattr(torch, dtype or spec.dtype or "", None) or config.dtype or torch.float32
         _check_memory(spec, device, type_)

@@ -15,9 +15,8 @@ import pandas as pd
 
 from vfkit.metrics import stats
 from vfkit.metrics.labels import _counted, _families, _integers, _number, _require, _rows, _with_union
+from vfkit.readout.readout import PROBES, TAPS
 
-PROBES = ("ctx_open", "ctx_mcq", "ans_open", "ans_mcq", "ans_mcq_free")
-TAPS = ("pre_norm", "post_norm")
 DISTANCES = ("cos", "l2")
 CONTROLS = ("same_question", "other_sample")
 ANSWERS = ("all", "kept", "flipped")

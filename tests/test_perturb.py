@@ -383,7 +383,6 @@ def test_families_and_parameters_are_data():
         (["translaton"], None, "'translaton'.*did you mean 'translation'"),
         ("pad", None, "'pad'.*did you mean 'pad_crop'"),
         ([7], None, "unknown family 7"),
-        ([], None, "at least one family"),
         (None, {"rotate": {}}, "'rotate'.*did you mean 'rotation'"),
         (None, {"rotation": {"degree": [3]}}, "'degree'.*did you mean 'degrees'"),
         (["scale"], {"identity": {"n": 1}}, "'identity', 'n'; it has none"),

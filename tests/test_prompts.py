@@ -1,5 +1,6 @@
 """Prompts and conversations: the words are pinned, and the tokens of every answer are found where they stand."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -29,6 +30,27 @@ def test_yes_no_prompt_is_pinned_and_lists_no_options():
     assert prompts.text(YES_NO, "yes_no") == "Question: Is it red?\nAnswer with exactly one word, Yes or No."
 
 
+IMAGE = {"type": "image"}
+
+
+def _turn(question: str, n_images: int, hint: str = "", options=("a <image 1>", "b")) -> list:
+    sample = Sample("s", ("x",) * n_images, question, options, hint=hint)
+    (turn,) = prompts.user_turn(prompts.text(sample, "mcq"), n_images, question)
+    return [part.get("text", IMAGE) for part in turn["content"]]
+
+
+def test_images_stand_at_their_marks_and_only_there():
+    rest = f"\nOptions:\nA. a <image 1>\nB. b\n{prompts.CHOOSE}"
+    assert _turn("Is <image 1> in <image 2>?", 2) == ["Question: Is ", IMAGE, " in ", IMAGE, "?" + rest]
+    assert _turn("<image 1> is what?", 1) == ["Question: ", IMAGE, " is what?" + rest]
+    assert _turn("What?", 2) == [IMAGE, IMAGE, "Question: What?" + rest]
+    assert _turn("See <image 1>.", 2) == ["Question: See ", IMAGE, ".", IMAGE, rest]
+    assert _turn("<image 1> and <image 1>", 1) == ["Question: ", IMAGE, " and <image 1>" + rest]
+    assert _turn("<image 2> <image 3>", 2) == [IMAGE, IMAGE, "Question: <image 2> <image 3>" + rest]
+    hinted = _turn("<image 1>?", 1, hint="see <image 1>")
+    assert hinted == ["Hint: see <image 1>\nQuestion: ", IMAGE, "?" + rest]
+
+
 def test_unknown_prompt_is_refused_by_name():
     with pytest.raises(ValueError, match="'mqc'"):
         prompts.text(MCQ, "mqc")
@@ -37,6 +59,7 @@ def test_unknown_prompt_is_refused_by_name():
 def test_labels_are_letters_where_options_are_listed_and_texts_where_not():
     assert MCQ.labels == ("A", "B")
     assert YES_NO.labels == ("Yes", "No")
+    assert replace(MCQ, prompt="open").labels == MCQ.options
 
 
 @pytest.mark.parametrize(

@@ -33,11 +33,14 @@ def _requests() -> list[engine.Request]:
         Sample("yes no", (), "Is there a ring in the image?", ("Yes", "No"), 1, prompt="yes_no"),
         Sample("five", (), "What is it?", ("None", "NA", "red", "red", "x" * 40), 2, hint="Count twice."),
         Sample("two images", (), "Which shape is teal?", ("star", "ring", "cross"), 0),
+        Sample("interleaved", (), "Is <image 1> as red as <image 2>?", ("as red", "<image 1>", "less"), 0),
+        Sample("open", (), "What is it?", ("a red star", "a ring"), 0, hint="It is a ring.", prompt="open"),
         Sample("one option", (), "What shape is in the image?", ("circle",), 0),
     ]
-    sizes = [(256, 256), (300, 120), (90, 400), (64, 64), (256, 200), (31, 57)]
+    sizes = [(256, 256), (300, 120), (90, 400), (64, 64), (256, 200), (128, 90), (200, 100), (31, 57)]
     images = [(_image(size, seed),) for seed, size in enumerate(sizes)]
     images[4] += (_image((120, 300), 9),)
+    images[5] += (_image((120, 300), 9),)
     return list(zip(asked, images, strict=True))
 
 
@@ -79,7 +82,7 @@ def test_probes_vision_tokens_and_answers_equal_the_oracles(vlm, expected, batch
         assert set(readout.probes) == {"ctx_open", "ctx_mcq", "ans_open", "ans_mcq", "ans_mcq_free"}
         assert readout.texts == truth.texts
         assert _differences(readout, truth) == {}
-    assert [len(readout.vision) for readout in readouts] == [1, 1, 1, 1, 2, 1]
+    assert [len(readout.vision) for readout in readouts] == [1, 1, 1, 1, 2, 2, 1, 1]
 
 
 def test_the_oracle_itself_adds_up_to_the_likelihood_of_the_conversation(vlm):
@@ -181,13 +184,13 @@ def test_out_of_memory_is_met_once_with_half_the_batch(vlm, monkeypatch, expecte
 
     def small(vlm, rows, *rest):
         sizes.append(len(rows))
-        if len(rows) > 3:
+        if len(rows) > 4:
             raise torch.OutOfMemoryError("too much")
         return forward(vlm, rows, *rest)
 
     monkeypatch.setattr(engine, "_forward", small)
     readouts = engine.read_many(vlm, _requests())
-    assert sizes == [6, 3, 3]
+    assert sizes == [8, 4, 4]
     assert [
         _differences(r, Readout(e.labels, e.option_texts, **e.parts())) for r, e in zip(readouts, expected, strict=True)
     ] == [{}] * 6

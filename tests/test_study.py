@@ -198,6 +198,16 @@ def test_run_json_says_what_was_done_and_what_it_cost(stub, config):
     assert open_run(done.folder).config == config
 
 
+def test_a_run_says_what_was_asked(stub, config):
+    samples = run(config).samples()
+    assert len(samples) == 11 and samples.options.map(len).min() >= 2
+    assert set(samples.n_images) == {1, 2} and all(meta == {} for meta in samples.meta)
+
+
+def test_without_families_the_samples_are_read_as_they_are(stub, config):
+    assert set(run(again(config, families=())).records().family) == {"base"}
+
+
 def test_tables_are_made_of_the_records(stub, config):
     done = run(config)
     pd.testing.assert_frame_equal(done.table("flips"), vfkit.metrics.flip_table(done.records()))

@@ -1,5 +1,7 @@
 """Every prompt text, in one place (HI A.3). A change here changes the key of every run."""
 
+import re
+
 from vfkit.sample import LETTERS, Sample
 
 PROMPTS = ("mcq", "open", "yes_no")
@@ -32,11 +34,34 @@ def text(sample: Sample, prompt: str) -> str:
     return "\n".join(lines)
 
 
-def user_turn(body: str, n_images: int) -> list[dict]:
-    """One user message in the form chat templates take: image parts, then one text part; no system message."""
-    return [{"role": "user", "content": [{"type": "image"}] * n_images + [{"type": "text", "text": body}]}]
+def user_turn(body: str, n_images: int, question: str = "") -> list[dict]:
+    """One user message in the form chat templates take: image parts, then one text part; no system message.
+
+    Where `question`, as it stands in `body`, marks its images with `<image 1>`, `<image 2>` ... (MMMU), they stand at
+    their marks, and those without one follow the question. A mark out of turn, of an image that is not there, or
+    anywhere else in `body` is text.
+    """
+    start = body.find(f"Question: {question}") + len("Question: ")
+    end, parts, done, placed = start + len(question), [], 0, 0
+    for mark in re.finditer(r"<image (\d+)>", body[:end]) if question else ():
+        if mark.start() >= start and int(mark[1]) == placed + 1 <= n_images:
+            parts += [_text(body[done : mark.start()]), {"type": "image"}]
+            done, placed = mark.end(), placed + 1
+    if not placed:
+        return _user([{"type": "image"}] * n_images + [_text(body)])
+    left = [{"type": "image"}] * (n_images - placed)
+    parts += [_text(body[done:end]), *left, _text(body[end:])] if left else [_text(body[done:])]
+    return _user([part for part in parts if part != _text("")])
+
+
+def _text(text: str) -> dict:
+    return {"type": "text", "text": text}
+
+
+def _user(content: list[dict]) -> list[dict]:
+    return [{"role": "user", "content": content}]
 
 
 def answered(messages: list[dict], answer: str) -> list[dict]:
     """The same conversation with an assistant turn that gives `answer`."""
-    return [*messages, {"role": "assistant", "content": [{"type": "text", "text": answer}]}]
+    return [*messages, {"role": "assistant", "content": [_text(answer)]}]

@@ -1,11 +1,11 @@
 """What flows through the kit: a question with its images, and one perturbed form of them."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from PIL.Image import Image
 
-Prompt = Literal["mcq", "yes_no"]
+Prompt = Literal["mcq", "yes_no", "open"]
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -16,12 +16,12 @@ class Sample:
     Args:
         id: unique within its dataset.
         images: what the image door (`vfkit.load_image`) opens: paths, bytes, PIL images or arrays.
-        question: the question's text.
+        question: the question's text; see `vfkit.prompts.user_turn` for images placed within it.
         options: answer texts, in the order they are shown.
         answer: index of the true option, or None where no truth is known.
         category: the stratum that selection and tables use.
         hint: optional text shown before the question.
-        prompt: `mcq` lists the options in the prompt; `yes_no` asks for one word (POPE).
+        prompt: `mcq` lists the options in the prompt; `yes_no` asks for one word (POPE); `open` lists none.
         meta: anything else a dataset knows of the row; never read by the engine.
 
     Raises:
@@ -56,20 +56,20 @@ class Sample:
             raise ValueError(
                 f"sample {self.id!r}: answer {self.answer} is not an index of its {len(self.options)} options"
             )
-        if self.prompt not in ("mcq", "yes_no"):
-            raise ValueError(f"sample {self.id!r}: unknown prompt {self.prompt!r}; use 'mcq' or 'yes_no'")
+        if self.prompt not in get_args(Prompt):
+            raise ValueError(f"sample {self.id!r}: unknown prompt {self.prompt!r}; use {' or '.join(get_args(Prompt))}")
 
     @property
     def labels(self) -> tuple[str, ...]:
         """What names an option: its letter where options are listed, else its own text."""
-        return self.options if self.prompt == "yes_no" else tuple(LETTERS[: len(self.options)])
+        return tuple(LETTERS[: len(self.options)]) if self.prompt == "mcq" else self.options
 
 
 @dataclass(frozen=True)
 class Instance:
     """One member of a perturbation family applied to one sample's images.
 
-    `images` is empty where the instance does not apply to the sample; `reason` then says why.
+    Where the instance does not apply to the sample, `reason` says why and `images` is empty.
     """
 
     family: str
@@ -80,4 +80,4 @@ class Instance:
 
     @property
     def applicable(self) -> bool:
-        return bool(self.images)
+        return not self.reason

@@ -81,7 +81,11 @@ _FAMILIES: dict[str, tuple[Callable[..., Iterator[Member]], dict[str, Any]]] = {
     "random_text": (_random_text, {**_CARD, "shortest": 6, "longest": 12}),
     "box_overlay": (_overlay(overlay.box_overlay), _CARD),
 }
-NATURAL_FAMILIES = tuple(_FAMILIES)
+FAMILIES = tuple(_FAMILIES)
+NATURAL_FAMILIES = (
+    *("identity", "translation", "pad_crop", "scale", "scale_pad", "rotation"),
+    *("text_overlay", "random_text", "box_overlay"),
+)
 HI_FAMILIES = ("translation", "pad_crop", "scale", "scale_pad", "rotation", "text_overlay")
 """The six families of HI's union."""
 
@@ -127,7 +131,8 @@ def natural_suite(
     """The natural perturbations of HI A.6, or some of their families, or with other parameters.
 
     Args:
-        families: names out of `NATURAL_FAMILIES`, whose order is kept; None for all.
+        families: names out of `FAMILIES`, whose order is kept; None for the natural ones, an empty list for none: a
+            study of the samples as they are.
         params: parameters to replace, by family: `{"translation": {"n": [-32, 32]}, "rotation": {"fill": "black"}}`.
             Families that are not in use may be named too, so that one file serves many suites.
 
@@ -138,11 +143,9 @@ def natural_suite(
     params = params or {}
     for family in (*wanted, *params):
         if family not in _FAMILIES:
-            raise _unknown("family", family, NATURAL_FAMILIES)
-    if not wanted:
-        raise ValueError("a suite needs at least one family")
+            raise _unknown("family", family, FAMILIES)
     settings = {family: _settings(family, params.get(family) or {}) for family in (*wanted, *params)}
-    return Suite({family: settings[family] for family in NATURAL_FAMILIES if family in wanted})
+    return Suite({family: settings[family] for family in FAMILIES if family in wanted})
 
 
 def _settings(family: str, changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """From a sample's words to the tokens that are read: prompts and answers as the model's own chat template has them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vfkit import prompts
 from vfkit.sample import LETTERS, Sample
@@ -21,9 +21,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Prompt:
-    """One rendered user turn, as tokens after the last image placeholder, and the answers scored under it."""
+    """One rendered user turn: its text up to the last image, its tokens after it, and the answers scored under it."""
 
     messages: list[dict]
+    head: str
     tail: tuple[int, ...]
     answers: tuple[Answer, ...] = ()
     letters: tuple[Answer, ...] = ()
@@ -45,12 +46,12 @@ def plain(text: str, processor) -> str:
 
 def scored_prompt(sample: Sample, n_images: int, processor, placeholder: str) -> Prompt:
     """The prompt whose options are scored (`mcq` or `yes_no`) with every option, and letter, as an answer."""
-    messages = prompts.user_turn(plain(prompts.text(sample, sample.prompt), processor), n_images)
     options = [plain(option, processor) for option in sample.options]
     letters = LETTERS[: len(options)] if sample.prompt == "mcq" else ""
-    return Prompt(
-        messages,
-        tail=_ids(_tail(_render(processor, messages, generate=True), placeholder), processor),
+    asked = _asked(sample, sample.prompt, n_images, processor, placeholder)
+    messages = asked.messages
+    return replace(
+        asked,
         answers=tuple(answer_tokens(messages, option, processor, placeholder) for option in options),
         letters=tuple(answer_tokens(messages, letter, processor, placeholder) for letter in letters),
     )
@@ -58,8 +59,15 @@ def scored_prompt(sample: Sample, n_images: int, processor, placeholder: str) ->
 
 def open_prompt(sample: Sample, n_images: int, processor, placeholder: str) -> Prompt:
     """The same question without its options; nothing is scored under it."""
-    messages = prompts.user_turn(plain(prompts.text(sample, "open"), processor), n_images)
-    return Prompt(messages, _ids(_tail(_render(processor, messages, generate=True), placeholder), processor))
+    return _asked(sample, "open", n_images, processor, placeholder)
+
+
+def _asked(sample: Sample, prompt: str, n_images: int, processor, placeholder: str) -> Prompt:
+    body, question = (plain(text, processor) for text in (prompts.text(sample, prompt), sample.question))
+    messages = prompts.user_turn(body, n_images, question)
+    rendered = _render(processor, messages, generate=True)
+    tail = _tail(rendered, placeholder)
+    return Prompt(messages, rendered.removesuffix(tail), _ids(tail, processor))
 
 
 def answer_tokens(messages: list[dict], answer: str, processor, placeholder: str) -> Answer:

@@ -62,9 +62,9 @@ def read_many(
 ) -> list[Readout | Exception]:
     """Readouts of many (sample, images), in the order asked.
 
-    Requests with the same image contents share one encode and one prefill. Rows are batched longest first, up to
-    `batch_tokens` padded tokens a batch. Where a request fails its exception stands in the readout's place; after an
-    out-of-memory error the batch is read once more in halves.
+    Requests with the same image contents, and the same words before them, share one encode and one prefill. Rows are
+    batched longest first, up to `batch_tokens` padded tokens a batch. Where a request fails its exception stands in the
+    readout's place; after an out-of-memory error the batch is read once more in halves.
     """
     results: list[Readout | Exception | None] = [None] * len(requests)
     groups = sorted(_group(vlm, requests, probes, results), key=lambda group: -group.length)
@@ -88,7 +88,7 @@ def _group(vlm, requests: list[Request], probes: bool, results: list) -> list[_G
                 prompts[words] = _prompts(vlm, sample, len(images), probes)
             scored, open_ = prompts[words]
             asked = _Asked(index, sample, scored, open_)
-            key = tuple(content_hash(image) for image in images)
+            key = (scored.head, *map(content_hash, images))
             if key not in groups:
                 tokens = sum(vlm.adapter.n_image_tokens(vlm.processor, *image.size) for image in images)
                 groups[key] = _Group(images, [], tokens)

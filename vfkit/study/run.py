@@ -49,6 +49,12 @@ class Run:
         """One row per sample and instance, the base included."""
         return store.read(self.folder, "records")
 
+    def samples(self) -> pd.DataFrame:
+        """One row per sample with a base: category, question, hint, options, answer, prompt, n_images, and `meta`, what
+        else its data set knows of it, as a dict."""
+        frame = store.read(self.folder, "samples")
+        return frame.assign(meta=frame.meta.map(json.loads))
+
     def errors(self) -> pd.DataFrame:
         """One row per row of data, sample or instance that failed: sample_id, instance, stage, error, message."""
         return store.read(self.folder, "errors")
@@ -73,7 +79,9 @@ class Run:
         if short not in names:
             raise unknown("table", name, names)
         make = getattr(vfkit.metrics, f"{short}_table")
-        frames = [name for name in inspect.signature(make).parameters if name in ("records", "vectors", "controls")]
+        frames = [
+            name for name in inspect.signature(make).parameters if name in ("records", "samples", "vectors", "controls")
+        ]
         return make(**{name: getattr(self, name)() for name in frames}, **options)
 
 

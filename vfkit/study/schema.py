@@ -47,6 +47,12 @@ SCHEMAS = {
         | dict.fromkeys(SPECTRUM, pa.float64())  # of the pixels, against the base image
         | {"text_open": pa.string(), "text_mcq": pa.string()}  # the model's own greedy answers
     ),
+    # what was asked: one row per sample that has a base
+    "samples": pa.schema(
+        {name: pa.string() for name in ("sample_id", "category", "question", "hint")}
+        | {"options": pa.list_(pa.string()), "answer": pa.int64()}  # index of the true option, or null
+        | {"prompt": pa.string(), "n_images": pa.int64(), "meta": pa.string()}  # meta is JSON
+    ),
     # states at the probes: of every sample's base, and of all instances where a run keeps them
     "vectors": pa.schema(
         {name: pa.string() for name in ("sample_id", "instance", "probe", "tap")} | {"vector": pa.list_(pa.float32())}

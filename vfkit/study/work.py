@@ -94,7 +94,8 @@ def work(
 
     verified = _verify(vlm, bases[:verify], plan)
     ids = [sample.id for sample in chunk]
-    store.write_part(folder, ids, records, errors=errors, vectors=vectors, controls=controls)
+    asked = [_sample_row(base.sample) for base in bases]
+    store.write_part(folder, ids, records, samples=asked, errors=errors, vectors=vectors, controls=controls)
     counters = Counter(vlm.counters)
     counters.subtract(before)
     return Done(len(chunk), len(chunk) - len(bases), len(errors), verified, counters)
@@ -186,6 +187,13 @@ def _row(config: StudyConfig, base: Base, instance: Instance, readout: Any) -> d
         row["image_hash"] = _hash(instance.images)
         row["width"], row["height"] = instance.images[0].size
     return row
+
+
+def _sample_row(sample: Sample) -> dict[str, Any]:
+    """What was asked, so that tables by anything a data set knows of its rows need the run alone."""
+    fields = ("category", "question", "hint", "options", "answer", "prompt")
+    row = {"sample_id": sample.id} | {name: getattr(sample, name) for name in fields}
+    return row | {"n_images": len(sample.images), "meta": json.dumps(sample.meta, sort_keys=True, default=str)}
 
 
 def _hash(images: Sequence[Image]) -> str:

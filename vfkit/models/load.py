@@ -15,7 +15,16 @@ from transformers.utils import logging
 from vfkit.models.registry import ModelUnavailable, Spec, files, find, fingerprint
 
 # model_type of the checkpoint's config -> the module that is its adapter
-ADAPTERS = {"qwen3_vl": "vfkit.models.qwen3_vl"}
+ADAPTERS = {
+    "qwen3_vl": "vfkit.models.mrope",
+    "qwen2_5_vl": "vfkit.models.mrope",
+    "glm4v": "vfkit.models.mrope",
+    "glm4v_moe": "vfkit.models.mrope",
+    "glm46v": "vfkit.models.mrope",
+    "gemma3": "vfkit.models.gemma3",
+    "llava_onevision": "vfkit.models.llava_onevision",
+    "internvl": "vfkit.models.internvl",
+}
 DTYPES = ("float32", "bfloat16", "float16")
 _SMALL = 0.1  # billions of parameters
 

@@ -16,14 +16,13 @@ from transformers import DynamicCache
 
 from vfkit.images import content_hash
 from vfkit.readout.conversation import Answer, Prompt, open_prompt, scored_prompt
-from vfkit.readout.forward import log_probs, model_inputs, tap
+from vfkit.readout.forward import TEXT_INPUTS, log_probs, model_inputs, tap
 from vfkit.readout.greedy import Spoken, greedy
 from vfkit.readout.readout import TAPS, Readout
 from vfkit.readout.tree import Row
 from vfkit.sample import Sample
 
 BATCH_TOKENS = 8192
-_TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")  # rows bring their own
 
 Request = tuple[Sample, tuple[Image, ...]]
 
@@ -90,7 +89,7 @@ def _group(vlm, requests: list[Request], probes: bool, results: list) -> list[_G
             asked = _Asked(index, sample, scored, open_)
             key = (scored.head, *map(content_hash, images))
             if key not in groups:
-                tokens = sum(vlm.adapter.n_image_tokens(vlm.processor, *image.size) for image in images)
+                tokens = sum(vlm.adapter.n_image_tokens(vlm.processor, [image.size for image in images]))
                 groups[key] = _Group(images, [], tokens)
             groups[key].asked.append(asked)
             groups[key].length += _length(scored) + (_length(open_) if open_ else 0)
@@ -169,7 +168,7 @@ def _grow(vlm, inputs: dict[str, Tensor], index: int, group: _Group) -> tuple[Ro
     ids = inputs["input_ids"][index][inputs["attention_mask"][index].bool()].tolist()
     image = vlm.adapter.image_token_id(vlm.processor)
     n_prefix = len(ids) - ids[::-1].index(image) if group.images else 0
-    tail = group.asked[0].scored.tail
+    tail = group.asked[0].scored.asked
     closing = ids[n_prefix : len(ids) - len(tail)]  # what the processor itself adds after an image
     if tuple(ids[len(ids) - len(tail) :]) != tail:
         raise RuntimeError("the processor's tokens after the image are not those of the rendered prompt")
@@ -194,19 +193,20 @@ def _forward(vlm, rows, inputs, positions, shift, cache) -> tuple[dict[str, Tens
     """States around the final norm, by tap [row, token, channel], and the vision tokens of every image."""
     length = max(len(row.tokens) for row in rows)
     ids = torch.zeros(len(rows), length, dtype=torch.long)
-    mask = torch.eye(length, dtype=torch.bool).repeat(len(rows), 1, 1, 1)  # padding sees itself: no empty softmax
+    seen = torch.eye(length, dtype=torch.bool).repeat(len(rows), 1, 1)  # padding sees itself: no empty softmax
     depths = torch.zeros(len(rows), length, dtype=torch.long)
     for index, row in enumerate(rows):
         n = len(row.tokens)
         ids[index, :n] = torch.tensor(row.tokens)
-        mask[index, 0, :n, :n] = torch.from_numpy(row.mask())
+        seen[index, :n, :n] = torch.from_numpy(row.mask())
         depths[index, :n] = torch.from_numpy(row.depths())
+    ids, seen, depths = (each.to(vlm.device) for each in (ids, seen, depths))
     with tap(vlm) as states:
         outputs = vlm.adapter.backbone(vlm.model)(
-            input_ids=ids.to(vlm.device), attention_mask=mask.to(vlm.device),
-            position_ids=_positions(rows, positions, depths.to(vlm.device) + shift[:, None]),
+            input_ids=ids, attention_mask=vlm.adapter.masks(vlm.model, seen, depths, depths, ids),
+            position_ids=_positions(rows, positions, depths + shift[:, None]),
             cache=cache, use_cache=cache is not None,
-            **{key: value for key, value in inputs.items() if key not in _TEXT_INPUTS},
+            **{key: value for key, value in inputs.items() if key not in TEXT_INPUTS},  # rows bring theirs
         )  # fmt: skip
     grids = vlm.adapter.vision_grids(outputs, inputs, vlm.processor) if rows[0].length[0] else []
     return states, grids

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from PIL.Image import Image
 from torch import Tensor
 
+TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")  # one value per token
 Conversation = tuple[list[dict], tuple[Image, ...]]
 
 
@@ -28,7 +29,11 @@ def _with_images(messages: list[dict], images: tuple[Image, ...]) -> list[dict]:
     def filled(part: dict) -> dict:
         return {**part, "image": next(left)} if part["type"] == "image" else part
 
-    return [{**message, "content": [filled(part) for part in message["content"]]} for message in messages]
+    def content(message: dict) -> str | list[dict]:
+        given = message["content"]
+        return given if isinstance(given, str) else [filled(part) for part in given]
+
+    return [{**message, "content": content(message)} for message in messages]
 
 
 @contextmanager

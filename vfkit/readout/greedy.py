@@ -52,10 +52,13 @@ def greedy(
     at = tuple(torch.tensor(each, device=device) for each in zip(*slots, strict=True))  # (row, slot) of each path
     seen = torch.zeros(len(rows), width, post.shape[1], dtype=torch.bool)
     depth = torch.zeros(len(rows), width, dtype=torch.long)
+    depths = torch.zeros(len(rows), post.shape[1], dtype=torch.long)
+    for index, row in enumerate(rows):
+        depths[index, : len(row.tokens)] = torch.from_numpy(row.depths())
     for (index, node), place in zip(paths, slots, strict=True):
         seen[place][: len(rows[index].tokens)] = torch.from_numpy(rows[index].path(node))
         depth[place] = rows[index].offset[node] + rows[index].length[node]
-    seen, position = seen.to(device), depth.to(device) + shift[:, None]
+    seen, depth, depths = (each.to(device) for each in (seen, depth, depths))
     own = torch.eye(width, dtype=torch.bool, device=device).expand(len(rows), width, width)
 
     ends = end_tokens(vlm)
@@ -63,15 +66,16 @@ def greedy(
     alive = torch.ones(len(paths), dtype=torch.bool, device=device)
     sums = dict.fromkeys(TAPS, 0.0)
     token = log_probs(vlm, torch.stack([post[index, rows[index].last(node)] for index, node in paths])).argmax(1)
-    for step in range(MAX_NEW_TOKENS):
+    for _ in range(MAX_NEW_TOKENS):
         fed = torch.zeros(len(rows), width, dtype=torch.long, device=device)
         fed[at] = token.to(device)
-        seen = torch.cat([seen, own], dim=2)
+        seen, depths = torch.cat([seen, own], dim=2), torch.cat([depths, depth], dim=1)
         with tap(vlm) as states:
             vlm.adapter.backbone(vlm.model)(
-                input_ids=fed, attention_mask=seen[:, None], position_ids=(position + step).expand(*axes, -1, -1),
-                cache=cache, use_cache=True,
+                input_ids=fed, attention_mask=vlm.adapter.masks(vlm.model, seen, depth, depths),
+                position_ids=(depth + shift[:, None]).expand(*axes, -1, -1), cache=cache, use_cache=True,
             )  # fmt: skip
+        depth = depth + 1
         sums = {name: sums[name] + states[name][at].float() * alive[:, None] for name in TAPS}
         for index in alive.nonzero()[:, 0].tolist():
             said[index].append(int(token[index]))

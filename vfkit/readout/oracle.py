@@ -9,10 +9,9 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from vfkit import prompts
 from vfkit.images import load_image
 from vfkit.readout.conversation import Prompt, open_prompt, scored_prompt
-from vfkit.readout.forward import answer_text, end_tokens, log_probs, model_inputs, tap
+from vfkit.readout.forward import TEXT_INPUTS, answer_text, end_tokens, log_probs, model_inputs, tap
 from vfkit.readout.greedy import MAX_NEW_TOKENS
 from vfkit.readout.readout import TAPS, Readout
 from vfkit.sample import Sample
@@ -24,7 +23,7 @@ def read_oracle(vlm, sample: Sample, images: tuple[Image, ...] | None = None, pr
     images = tuple(load_image(source, sample.id) for source in sample.images) if images is None else tuple(images)
     rendering = (sample, len(images), vlm.processor, vlm.adapter.placeholder(vlm.processor))
     scored = scored_prompt(*rendering)
-    asked = model_inputs(vlm, [(scored.messages, images)])
+    asked = _context(vlm, scored, images)
     scores = [_score(vlm, scored, answer, images, asked) for answer in scored.answers]
     letters = [_score(vlm, scored, letter, images, asked)[0] for letter in scored.letters]
     readout = Readout(
@@ -37,7 +36,7 @@ def read_oracle(vlm, sample: Sample, images: tuple[Image, ...] | None = None, pr
     )
     if not probes:
         return readout
-    open_ = model_inputs(vlm, [(open_prompt(*rendering).messages, images)])
+    open_ = _context(vlm, open_prompt(*rendering), images)
     ans_open, text_open = _own_answer(vlm, open_)
     ans_mcq, text_mcq = _own_answer(vlm, asked)
     return Readout(
@@ -54,9 +53,22 @@ def read_oracle(vlm, sample: Sample, images: tuple[Image, ...] | None = None, pr
     )
 
 
+def _context(vlm, prompt: Prompt, images) -> dict[str, Tensor]:
+    """The prompt as the processor makes it, and what the template writes before every answer."""
+    inputs = model_inputs(vlm, [(prompt.messages, images)])
+    if prompt.asked == prompt.tail:
+        return inputs
+    kept = inputs["input_ids"].shape[1] - len(prompt.asked)
+    cut = {key: inputs[key][:, :kept] for key in TEXT_INPUTS if key in inputs}
+    return _extended(inputs | cut, list(prompt.tail))
+
+
 def _score(vlm, prompt: Prompt, answer, images, asked: dict[str, Tensor]) -> tuple[float, float, dict]:
     """(log-probability of the text, of the turn's end, mean states at the text) of one answer."""
-    inputs = model_inputs(vlm, [(prompts.answered(prompt.messages, answer.said), images)], answered=True)
+    if prompt.faithful:
+        inputs = model_inputs(vlm, [(answer.messages, images)], answered=True)
+    else:
+        inputs = _extended(asked, [*answer.text, *answer.end])
     start, ids = asked["input_ids"].shape[1], inputs["input_ids"][0]
     expected = [*asked["input_ids"][0].tolist(), *answer.text, *answer.end]
     if ids.tolist() != expected:
@@ -84,8 +96,8 @@ def _own_answer(vlm, inputs: dict[str, Tensor]) -> tuple[dict[str, np.ndarray], 
 def _extended(inputs: dict[str, Tensor], said: list[int]) -> dict[str, Tensor]:
     """The prompt with text tokens after it."""
     ids = inputs["input_ids"]
-    new = {"input_ids": ids.new_tensor([said]), "attention_mask": ids.new_ones(1, len(said))}
-    new |= {key: ids.new_zeros(1, len(said)) for key in ("mm_token_type_ids", "token_type_ids") if key in inputs}
+    new = {key: ids.new_zeros(1, len(said)) for key in TEXT_INPUTS if key in inputs}
+    new |= {"input_ids": ids.new_tensor([said]), "attention_mask": ids.new_ones(1, len(said))}
     return inputs | {key: torch.cat([inputs[key], value], dim=1) for key, value in new.items()}
 
 

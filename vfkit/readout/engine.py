@@ -285,7 +285,9 @@ def _with_probes(
         "ans_mcq": {tap: _vector(state[spoken].float().mean(0)) for tap, state in states.items()},
         "ans_mcq_free": free.states,
     }
-    return replace(readout, probes=probes, texts={"open": open_.text, "mcq": free.text})
+    own = {"open": open_, "mcq": free}
+    texts, said = ({name: getattr(each, what) for name, each in own.items()} for what in ("text", "ids"))
+    return replace(readout, probes=probes, texts=texts, said=said)
 
 
 def _vector(state: Tensor) -> np.ndarray:

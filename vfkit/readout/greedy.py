@@ -22,9 +22,10 @@ Path = tuple[int, int]  # (row, node): the prompt that ends there
 
 @dataclass(frozen=True)
 class Spoken:
-    """A greedy answer, and the mean state at its tokens, end-of-turn included, by tap: float32 [channel]."""
+    """A greedy answer, its tokens, end-of-turn included, and the mean state at them, by tap: float32 [channel]."""
 
     text: str
+    ids: tuple[int, ...]
     states: dict[str, np.ndarray]
 
 
@@ -87,8 +88,8 @@ def greedy(
         name: (total / torch.tensor([[len(ids)] for ids in said], device=device)).cpu() for name, total in sums.items()
     }
     return {
-        path: Spoken(answer_text(vlm, said[index]), {name: mean[index].numpy() for name, mean in means.items()})
-        for index, path in enumerate(paths)
+        path: Spoken(answer_text(vlm, ids), tuple(ids), {name: mean[index].numpy() for name, mean in means.items()})
+        for index, (path, ids) in enumerate(zip(paths, said, strict=True))
     }
 
 

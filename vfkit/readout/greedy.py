@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import DynamicCache
 
-from vfkit.readout.forward import answer_text, end_tokens, log_probs, tap
+from vfkit.readout.forward import answer_text, end_tokens, log_probs, row_depths, tap
 from vfkit.readout.readout import TAPS
 from vfkit.readout.tree import Row
 
@@ -53,13 +53,10 @@ def greedy(
     at = tuple(torch.tensor(each, device=device) for each in zip(*slots, strict=True))  # (row, slot) of each path
     seen = torch.zeros(len(rows), width, post.shape[1], dtype=torch.bool)
     depth = torch.zeros(len(rows), width, dtype=torch.long)
-    depths = torch.zeros(len(rows), post.shape[1], dtype=torch.long)
-    for index, row in enumerate(rows):
-        depths[index, : len(row.tokens)] = torch.from_numpy(row.depths())
     for (index, node), place in zip(paths, slots, strict=True):
         seen[place][: len(rows[index].tokens)] = torch.from_numpy(rows[index].path(node))
         depth[place] = rows[index].offset[node] + rows[index].length[node]
-    seen, depth, depths = (each.to(device) for each in (seen, depth, depths))
+    seen, depth, depths = (each.to(device) for each in (seen, depth, row_depths(rows)))
     own = torch.eye(width, dtype=torch.bool, device=device).expand(len(rows), width, width)
 
     ends = end_tokens(vlm)

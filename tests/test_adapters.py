@@ -122,8 +122,9 @@ def _stopped(vlm) -> bool:
     return True
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@on_each
+@pytest.mark.parametrize(
+    "name, dtype", [*((name, "float32") for name in tiny.ALL), ("qwen2_5_vl", "bfloat16"), ("internvl", "bfloat16")]
+)
 def test_wrong_positions_are_caught(tiny_vlm, name, dtype):
     """Text after an image counted on from another place than the model's own: for three-axis positions the count of
     tokens, the mistake made most easily; for the others some tokens too far."""
@@ -161,9 +162,13 @@ def _images_as_one(model, seen, queries, keys, ids=None):
     return gemma3.masks(model, seen | both, queries, keys)
 
 
-@pytest.mark.parametrize("masks", [_no_window, _window_by_place, _images_one_way, _images_as_one])
-def test_wrong_masks_of_gemma_are_caught(tiny_vlm, masks):
-    assert _stopped(_with(tiny_vlm("gemma3"), masks=masks))
+@pytest.mark.parametrize(
+    "masks, dtype",
+    [(_no_window, "float32"), (_no_window, "bfloat16"), (_window_by_place, "float32"), (_window_by_place, "bfloat16"),
+     (_images_one_way, "float32"), (_images_as_one, "float32")],
+)  # fmt: skip
+def test_wrong_masks_of_gemma_are_caught(tiny_vlm, masks, dtype):
+    assert _stopped(_with(tiny_vlm("gemma3", dtype), masks=masks))
 
 
 # --- templates --------------------------------------------------------------------------------------------------------

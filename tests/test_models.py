@@ -1,7 +1,6 @@
 """Models by name, folder or hub id: what can be had loads, what cannot fails at once and says what to do."""
 
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -11,6 +10,7 @@ import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 import vfkit
+from vfkit.models import __main__ as command
 from vfkit.models import load, registry
 from vfkit.models.pixels import set_budget
 
@@ -135,10 +135,11 @@ def test_every_open_model_of_both_papers_is_listed_with_its_size():
     assert table.loc["mini_qwen3vl", "source"] == "embedded"
 
 
-def test_the_listing_is_printed():
-    done = subprocess.run([sys.executable, "-m", "vfkit.models"], capture_output=True, text=True, check=True)
-    assert all(name in done.stdout for name in PAPERS.split())
-    assert "OpenGVLab/InternVL3-78B-hf" in done.stdout
+def test_the_listing_is_printed(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["vfkit.models"])
+    command.main()
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in PAPERS.split()) and "OpenGVLab/InternVL3-78B-hf" in printed
 
 
 def test_a_dry_run_counts_what_the_loaded_model_has(vlm):
@@ -167,9 +168,7 @@ def test_a_dry_run_without_a_processor_says_what_is_missing(checkpoint):
     assert tried.tokens is None and "processor_config.json" in str(tried)
 
 
-def test_a_dry_run_that_cannot_be_says_why(checkpoint, monkeypatch, capsys):
-    from vfkit.models import __main__ as command
-
+def test_a_dry_run_that_cannot_be_says_why(checkpoint, monkeypatch):
     (checkpoint / "config.json").write_text('{"model_type": "unheard_of"}')
     for name, says in ((str(checkpoint), "unheard_of"), ("qwen3vl_4b", "hf download"), ("qwen3vl_4", "Did you mean")):
         monkeypatch.setattr(sys, "argv", ["vfkit.models", "--dry-run", name])

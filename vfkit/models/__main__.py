@@ -9,12 +9,8 @@ from vfkit.models import ModelUnavailable, dry_run, listing
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m vfkit.models", description=__doc__)
-    parser.add_argument(
-        "--dry-run", metavar="NAME", help="a name, a hub id or a folder with a config; needs no weights"
-    )
-    parser.add_argument(
-        "--size", default="1024x768", help="WIDTHxHEIGHT in pixels of the image whose tokens are counted"
-    )
+    parser.add_argument("--dry-run", metavar="NAME", help="name, hub id or folder with a config")
+    parser.add_argument("--size", default="1024x768", help="WIDTHxHEIGHT of the image whose tokens are counted")
     given = parser.parse_args()
     if not given.dry_run:
         print(listing().round(2).to_string(index=False, na_rep=""))

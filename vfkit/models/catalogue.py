@@ -12,10 +12,15 @@ def listing() -> pd.DataFrame:
     billions (of parameters), dtype, gigabytes (of its weights in that type; activations come on top), notes.
     """
     rows = [
-        dict(
-            name=spec.name, source="embedded" if spec.path else spec.hub or "hosted", type=spec.type or "", billions=spec.params, dtype=spec.dtype or "",
-            gigabytes=spec.params and spec.params * BYTES[spec.dtype], notes=spec.notes,
-        )
+        {
+            "name": spec.name,
+            "source": "embedded" if spec.path else spec.hub or "hosted",
+            "type": spec.type or "",
+            "billions": spec.params,
+            "dtype": spec.dtype or "",
+            "gigabytes": spec.params and spec.params * BYTES[spec.dtype],
+            "notes": spec.notes,
+        }
         for spec in specs().values()
-    ]  # fmt: skip
+    ]
     return pd.DataFrame(rows).astype({"billions": float, "gigabytes": float})

@@ -30,7 +30,7 @@ def set_budget(processor: ProcessorMixin, spec: Spec) -> None:
         raise ModelUnavailable(f"model {spec.name!r}: min_pixels {least} are more than max_pixels {most}")
     images.size = {"shortest_edge": least * frames, "longest_edge": most * frames}
     cell = (images.patch_size * images.merge_size) ** 2  # pixels of a token
-    small, large = (_pixels(images, factor) for factor in (least / 2, most * 2))
+    small, large = (_pixels(images, pixels) for pixels in (least // 2, most * 2))
     if not (least - cell <= small <= most + cell and small < large <= most and large >= most / 2):
         raise ModelUnavailable(
             f"model {spec.name!r}: its processor ignores the pixel budget {least} to {most}: an image of half the "
@@ -43,8 +43,8 @@ def _counted_frames(images) -> int:
     return images.temporal_patch_size if type(images).__name__.startswith("Glm") else 1
 
 
-def _pixels(images, pixels: float) -> int:
+def _pixels(images, pixels: int) -> int:
     """Pixels of a blank square image after the processor has brought it to its size."""
-    side = math.ceil(math.sqrt(pixels))
+    side = math.isqrt(pixels)
     _, height, width = images(Image.new("RGB", (side, side)), return_tensors="pt")["image_grid_thw"][0].tolist()
     return height * width * images.patch_size**2

@@ -193,7 +193,7 @@ def pack(vlm, shown: Sequence[Shown]) -> dict[str, torch.Tensor]:
     for index, items in enumerate(asked):
         ids = inputs["input_ids"][index][inputs["attention_mask"][index].bool()].tolist()
         n_prefix = len(ids) - ids[::-1].index(image_token)
-        closing = ids[n_prefix : len(ids) - len(items[0][0].tail)]
+        closing = ids[n_prefix : len(ids) - len(items[0][0].asked)]
         tree = Row(ids[:n_prefix])
         for prompt, answer, weight in items:
             question = tree.grow(0, [*closing, *prompt.tail])
@@ -202,7 +202,7 @@ def pack(vlm, shown: Sequence[Shown]) -> dict[str, torch.Tensor]:
             targets += [(index, place, token) for place, token in zip(places, answer, strict=True)]
             weights += [weight / len(answer)] * len(answer)
         rows.append(tree)
-    batch = row_inputs(rows, positions, shift)
+    batch = row_inputs(vlm, rows, positions, shift)
     where = torch.tensor(targets)
     batch["targets"] = torch.full_like(batch["input_ids"], -100)
     batch["targets"][where[:, 0], where[:, 1]] = where[:, 2]

@@ -20,7 +20,7 @@ class ModelUnavailable(RuntimeError):
 
 @dataclass(frozen=True)
 class Spec:
-    """Where a model comes from and how it is loaded; see params/models.yaml."""
+    """Where a model comes from and how it is loaded; see params/models.yaml, which says what each field means."""
 
     name: str
     path: str | None = None
@@ -28,6 +28,11 @@ class Spec:
     revision: str | None = None
     dtype: str | None = None
     params: float | None = None
+    type: str | None = None
+    device: str | None = None
+    min_pixels: int | None = None
+    max_pixels: int | None = None
+    notes: str = ""
 
 
 @cache
@@ -58,8 +63,8 @@ def find(name: str) -> Spec:
     )
 
 
-def files(spec: Spec) -> Path:
-    """The folder that holds the checkpoint's files; a hub model is downloaded on first use.
+def files(spec: Spec, weights: bool = True) -> Path:
+    """The folder that holds the checkpoint's files; a hub model is downloaded on first use, on wish without weights.
 
     Raises:
         ModelUnavailable: within seconds where the files are not here and the hub cannot give them.
@@ -69,17 +74,17 @@ def files(spec: Spec) -> Path:
         if not (folder / "config.json").exists():
             raise ModelUnavailable(f"model {spec.name!r}: {folder} holds no checkpoint (no config.json)")
         return folder
-    return _from_hub(spec)
+    return _from_hub(spec, weights)
 
 
-def _from_hub(spec: Spec) -> Path:
+def _from_hub(spec: Spec, weights: bool) -> Path:
     from huggingface_hub import HfApi, constants, snapshot_download
     from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 
     wanted = dict(
         repo_id=spec.hub,
         revision=spec.revision,
-        allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"],
+        allow_patterns=["*.json", "*.jinja", "*.txt", "*.model", *(["*.safetensors"] if weights else [])],
     )
     try:
         return Path(snapshot_download(**wanted, local_files_only=True))
@@ -109,13 +114,14 @@ def _from_hub(spec: Spec) -> Path:
 
 
 def fingerprint(name: str, dtype: str | None = None) -> str:
-    """Digest of the checkpoint's files and the type it is loaded as; no weights are loaded.
+    """Digest of the checkpoint's files, the type it is loaded as and its pixel budget; no weights are loaded.
 
     Small files are hashed whole; of larger ones the size, the first and the last mebibyte are.
     """
     spec = find(name)
     folder = files(spec)
-    digest = hashlib.sha256(str(dtype or spec.dtype).encode())
+    budget = [str(pixels) for pixels in (spec.min_pixels, spec.max_pixels) if pixels]
+    digest = hashlib.sha256(" ".join([str(dtype or spec.dtype), *budget]).encode())
     for file in sorted(folder.iterdir()):
         if file.suffix in (".json", ".safetensors", ".jinja", ".txt", ".model") and file.name not in _NOT_THE_MODEL:
             digest.update(f"{file.name} {file.stat().st_size} ".encode())

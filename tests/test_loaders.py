@@ -117,7 +117,7 @@ def test_seedbench_says_row_by_row_what_is_wrong(tmp_path):
         14: (dict(answer="4"), "answer '4' is none"),
     }
     rows = [seed_row(0)] + [seed_row(index, **cells) for index, (cells, _) in bad.items()]
-    rows += [seed_row(0, question="Doubled?"), seed_row(0, index="", question="Nameless?")]
+    rows += [seed_row(0, question="Doubled?"), seed_row(0, question="Nameless?") | {"index": ""}]
     write_tsv(tmp_path / "a.tsv", rows)
     samples = load_dataset("seedbench", path=tmp_path)
     assert [sample.id for sample in samples] == ["seedbench/0"] and "Doubled" not in samples[0].question

@@ -46,6 +46,8 @@ def load_dataset(
         raise unknown("dataset", name, LOADERS)
     if n is not None and n < 1:
         raise ValueError(f"n is {n}; at least one sample must be asked for (None takes all)")
+    if not isinstance(subset, int) or subset < 0:
+        raise ValueError(f"subset is {subset}; subsets are counted from 0")
     load = _loader(name)
     valid = [option for option in inspect.signature(load).parameters if option != "path"]
     for option in options:

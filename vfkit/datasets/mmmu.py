@@ -38,8 +38,8 @@ SUBJECTS = (
 SPLITS = ("validation", "dev")  # the answers of `test` are not public
 MARK = re.compile(r"<image (\d+)>")
 OTHERWISE = (
-    f"To have it: on a machine with network run `hf download {REPO} --repo-type dataset --local-dir MMMU`, copy the "
-    "folder here and give it as path (in a notebook: `-p dataset_path FOLDER`)."
+    f"To have it: on a machine with network run `hf download {REPO} --repo-type dataset --include '*/validation-*' "
+    "--local-dir MMMU`, copy the folder here and give it as path (in a notebook: `-p dataset_path FOLDER`)."
 )
 
 

@@ -7,7 +7,7 @@ may span lines). Its columns:
 |---|---|
 | `index` | the row's own name |
 | `image` | an image file in base64; or, in up to 64 characters, the `index` of the row that holds the same image |
-| `image_path` | instead of `image`: the image's name, looked up beside the file and in `images/` beside it |
+| `image_path` | instead of `image`: the image's name, looked up beside `X.tsv`, in `images/` and in `images/X/` there |
 | `question` | the question |
 | `A`, `B` ... | the options, without a gap; a row may have fewer than there are columns |
 | `answer` | the option's letter, its text, or its index from 0 |
@@ -39,12 +39,11 @@ REFERENCE = 64  # characters of the longest `image` that names another row
 LONGEST = 2**27  # characters of the longest cell, lest a quote that is never closed fill the memory
 
 
-def load(path: str | Path | None = None, images: str | Path | None = None) -> Rows:
+def load(path: str | Path | None = None) -> Rows:
     """Rows of a TSV in VLMEvalKit's form (see above); a sample's id is `seedbench/<index>`.
 
     Args:
         path: the file, or a folder that holds it. There is no copy of this form on the hub.
-        images: a folder to look for the images of `image_path` in, before those beside the file.
 
     Raises:
         DatasetUnavailable: no path.
@@ -57,7 +56,7 @@ def load(path: str | Path | None = None, images: str | Path | None = None) -> Ro
     if len(files) > 1:
         raise FileNotFoundError(f"which of {', '.join(file.name for file in files)}? Give the file itself as path")
     folder = files[0].parent
-    folders = ImageFolders(images, folder, folder / "images")
+    folders = ImageFolders(folder, folder / "images", folder / "images" / files[0].stem)
     rows = [(_name(line, row), _light(cell, row)) for line, cell, row in read(files[0])]
     held: dict[str, Any] = {}
     for id, row in rows:

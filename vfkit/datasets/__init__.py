@@ -15,6 +15,9 @@ __all__ = ["LOADERS", "DatasetUnavailable", "RowError", "Rows", "SampleList", "l
 LOADERS: dict[str, str | Callable[..., Rows]] = {
     "easy_vqa": "vfkit.datasets.easy_vqa:load",
     "mini_seed": "vfkit.datasets.mini:seed",
+    "mini_mmmu": "vfkit.datasets.mini:mmmu",
+    "mini_pope": "vfkit.datasets.mini:pope",
+    "mini_vfat": "vfkit.datasets.mini:vfat",
     "mmmu": "vfkit.datasets.mmmu:load",
     "pope": "vfkit.datasets.pope:load",
     "seedbench": "vfkit.datasets.seedbench:load",

@@ -30,8 +30,8 @@ SPLITS = ("adversarial", "popular", "random")
 OBJECT = re.compile(r"\b(?:is|are) there (?:(?:an?|any|some|the)\s+)?(.+?)\s+(?:in|on) th(?:e|is)\b", re.IGNORECASE)
 OTHERWISE = (
     f"To have it: on a machine with network run `hf download {REPO} --repo-type dataset --include 'data/*' "
-    "--local-dir POPE`, copy the folder here and give it as path (in a notebook: `-p dataset_path FOLDER`); or give a folder that holds "
-    "coco_pope_adversarial.json and, in val2014, COCO's images."
+    "--local-dir POPE`, copy the folder here and give it as path (in a notebook: `-p dataset_path FOLDER`); or give a "
+    "folder that holds coco_pope_adversarial.json and, in val2014, COCO's images."
 )
 
 

@@ -194,7 +194,7 @@ def test_seedbench_image_paths_stay_within_the_data(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"id,question\n1,what?\n", b"\x00\x01\xff\xfe" * 100, b"index\tquestion\tA\n"]
+    "content", [b"", b"id,question\n1,what?\n", b"\x00\x01\xff\xfe" * 100, b"index\tquestion\tA\n", b"index\rA\n"]
 )
 def test_what_is_no_such_table_is_refused_whole(tmp_path, content):
     (tmp_path / "a.tsv").write_bytes(content)
@@ -215,7 +215,7 @@ def test_seedbench_without_its_file_says_what_is_wanted(tmp_path):
         load_dataset("seedbench", path=tmp_path)
 
 
-cells = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1).filter(str.strip)
+cells = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0\r"), min_size=1).filter(str.strip)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -348,6 +348,19 @@ def test_a_damaged_parquet_file_costs_its_own_rows(tmp_path):
     assert [sample.id for sample in samples] == ["mmmu/validation_Accounting_1"]
     ((id, reason),) = reasons(samples).items()
     assert "Art" in id and "damaged" in reason
+
+
+def test_a_text_that_is_not_utf8_costs_its_own_row(tmp_path):
+    rows = [mmmu_row(f"validation_Art_{i}", f"Question {i} about <image 1>?") for i in range(5)]
+    table = pa.Table.from_pylist(rows, MMMU)
+    raw = [question.encode().replace(b"Question 3", b"Question \xff") for question in table["question"].to_pylist()]
+    texts = pa.array(raw, pa.binary()).view(pa.string())
+    file = write_mmmu(tmp_path, rows, "Art")
+    pq.write_table(table.set_column(table.schema.get_field_index("question"), "question", texts), file)
+    samples = load_dataset("mmmu", path=file)
+    assert sorted(by_id(samples)) == [f"mmmu/validation_Art_{i}" for i in (0, 1, 2, 4)]
+    ((id, reason),) = reasons(samples).items()
+    assert id.endswith("row 3") and "utf-8" in reason
 
 
 def test_a_missing_part_is_never_taken_for_the_whole(tmp_path):

@@ -187,7 +187,11 @@ def parquet_rows(file: Path) -> Iterator[dict | Exception]:
     done = 0
     try:
         for batch in pq.ParquetFile(file).iter_batches(batch_size=64):
-            for row in batch.to_pylist():
+            for i in range(len(batch)):
+                try:
+                    row = batch.slice(i, 1).to_pylist()[0]
+                except ValueError as error:  # a text that is not UTF-8
+                    row = error
                 yield row
                 done += 1
     except (pa.ArrowException, OSError) as error:

@@ -35,13 +35,13 @@ OTHERWISE = (
 )
 
 
-def load(path: str | Path | None = None, split: str | None = None, images: str | Path | None = None) -> Rows:
+def load(path: str | Path | None = None, split: str = "all", images: str | Path | None = None) -> Rows:
     """Rows of POPE (see above); a sample's id is `pope/<split>/<question_id>`, its category the split.
 
     Args:
         path: a file, or a folder with such files: those called `coco_pope_*` go first, then any `*pope*`, then
             parquet. None takes the hub's (9,000 questions on 500 images).
-        split: one of the three alone; needed where neither rows nor file name say it.
+        split: `adversarial`, `popular`, `random` or `all`; one is needed where neither rows nor file name say it.
         images: a folder to look for images in, before the data's own and `images` and `val2014` in it.
 
     Raises:
@@ -49,8 +49,8 @@ def load(path: str | Path | None = None, split: str | None = None, images: str |
         FileNotFoundError: there is nothing at `path`, or some of the parts of a file are missing.
         DatasetUnavailable: no path, and the hub cannot give the files.
     """
-    if split is not None and split not in SPLITS:
-        raise unknown("split of pope", split, SPLITS)
+    if split not in (*SPLITS, "all"):
+        raise unknown("split of pope", split, (*SPLITS, "all"))
     if path is None:
         needs, called = ["data/test-*.parquet"], f"data set 'pope' (hub id {REPO})"
         path = hub.fetch(REPO, needs, called, OTHERWISE, DatasetUnavailable, kind="dataset", needs=needs)
@@ -62,7 +62,7 @@ def load(path: str | Path | None = None, split: str | None = None, images: str |
     return collect(_rows(files, split), lambda id, row: _sample(id, row, folders, pool))
 
 
-def _rows(files: list[Path], wanted: str | None) -> Iterator[tuple[str, Any]]:
+def _rows(files: list[Path], wanted: str) -> Iterator[tuple[str, Any]]:
     """Rows of the wanted split, each with its split, named by it and the question's number."""
     for file in files:
         named = [name for name in SPLITS if name in file.stem.lower()]
@@ -71,12 +71,12 @@ def _rows(files: list[Path], wanted: str | None) -> Iterator[tuple[str, Any]]:
             if isinstance(row, Exception) or not isinstance(row, dict):
                 yield place, row if isinstance(row, Exception) else ValueError(f"it is no object: {row!r}")
                 continue
-            split = str(row.get("category") or (named[0] if len(named) == 1 else wanted or "")).strip().lower()
-            if not split:
+            split = str(row.get("category") or (named[0] if len(named) == 1 else wanted)).strip().lower()
+            if split == "all":
                 raise ValueError(f"{file}: nothing tells its split; give split= ({', '.join(SPLITS)})")
             if split not in SPLITS:
                 yield place, ValueError(f"its category {split!r} is none of {', '.join(SPLITS)}")
-            elif wanted in (None, split):
+            elif wanted in ("all", split):
                 id = next((row[name] for name in ("question_id", "id") if row.get(name) is not None), None)
                 yield place if id is None else f"pope/{split}/{id}", row | {"category": split}
 

@@ -158,7 +158,10 @@ def _reader(opened):
 
 
 def _header(file: Path, line: bytes) -> list[str]:
-    header = next(csv.reader([line.decode("utf-8-sig", errors="replace")], delimiter="\t"), [])
+    try:
+        header = next(csv.reader([line.decode("utf-8-sig", errors="replace")], delimiter="\t"), [])
+    except csv.Error:
+        header = []
     lacking = [name for name in COLUMNS if name not in header]
     if not {"image", "image_path"} & set(header):
         lacking.append("image or image_path")

@@ -49,13 +49,13 @@ def test_subsets_share_no_sample_and_are_stratified_alike(categories, runs, seed
 
 def test_a_subset_is_part_of_a_study(toy):
     configs = [StudyConfig(model="m", dataset="toy", n=50, subset=subset) for subset in range(4)]
-    chosen = [{sample.id for sample in config.samples()} for config in configs]
+    chosen = [{sample.id for sample in config.load_samples()} for config in configs]
     assert len(set.union(*chosen)) == 200
-    assert len({config.samples().fingerprint for config in configs}) == 4
+    assert len({config.load_samples().fingerprint for config in configs}) == 4
     assert [config.key_fields()["subset"] for config in configs] == [0, 1, 2, 3]
     assert chosen[1] == {sample.id for sample in load_dataset("toy", n=50, subset=1)}
     with pytest.raises(ValueError, match="subset 4 of 50 samples each"):
-        StudyConfig(model="m", dataset="toy", n=50, subset=4).samples()
+        StudyConfig(model="m", dataset="toy", n=50, subset=4).load_samples()
     with pytest.raises(ValueError, match="subset 1 of None"):
         load_dataset("toy", subset=1)
     for subset in (-1, 0.5):

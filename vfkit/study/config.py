@@ -52,7 +52,7 @@ class StudyConfig(BaseModel):
     chunk: PositiveInt = Field(8, description="samples read and written together; their images are held in memory")
     engine: Literal["local"] = Field("local", description="where chunks are worked on")
 
-    def samples(self) -> SampleList:
+    def load_samples(self) -> SampleList:
         """The samples it is about; raises as `vfkit.load_dataset` does."""
         return load_dataset(
             self.dataset, self.n, self.seed, self.dataset_path, subset=self.subset, **self.dataset_options

@@ -114,7 +114,7 @@ def run_study(config: StudyConfig, progress: bool = True) -> Run:
     """
     fingerprint = vfkit.models.fingerprint(config.model, dtype=config.dtype)
     suite = natural_suite(config.families, config.family_params)
-    samples = config.samples()
+    samples = config.load_samples()
     key = run_key(config, fingerprint, samples.fingerprint)
     folder = run_folder(config, key)
     with store.lock(folder):

@@ -16,6 +16,10 @@ from vfkit.images import ImageError, content_hash, load_image
 from vfkit.sample import Sample
 
 
+class DatasetUnavailable(RuntimeError):
+    """A data set that cannot be had here; the message says which, what was tried, and what to do."""
+
+
 class RowError(NamedTuple):
     """A row of the data that gives no sample, and why."""
 
@@ -62,11 +66,25 @@ def rank(*parts: Any) -> str:
     return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()
 
 
-def select(samples: list[Sample], n: int | None, seed: int) -> list[Sample]:
-    """`n` samples in seeded order, each category in proportion to its size; None or a large `n` takes all."""
+def select(samples: list[Sample], n: int | None, seed: int, subset: int = 0) -> list[Sample]:
+    """`n` samples in seeded order, each category in proportion to its size; None or a large `n` takes all.
+
+    `subset` counts choices of `n` that share no sample: 0 is the choice itself, each next one is made alike among the
+    samples that those before it have left.
+
+    Raises:
+        ValueError: there are too few samples for so many subsets.
+    """
     order = sorted(samples, key=lambda sample: rank(seed, sample.id))
-    if n is None or n >= len(order):
-        return order
+    if subset and (n is None or n * (subset + 1) > len(order)):
+        raise ValueError(f"subset {subset} of {n} samples each: there are {len(order)} samples in all")
+    for _ in range(subset):
+        taken = {sample.id for sample in _stratified(order, n)}
+        order = [sample for sample in order if sample.id not in taken]
+    return order if n is None or n >= len(order) else _stratified(order, n)
+
+
+def _stratified(order: list[Sample], n: int) -> list[Sample]:
     left = quotas(Counter(sample.category for sample in order), n)
     chosen = []
     for sample in order:
@@ -102,6 +120,11 @@ def fingerprint(samples: Iterable[Sample], errors: Iterable[RowError] = ()) -> s
 
 
 def _digest(source: Any, file_digest: Callable[[str], str]) -> str:
+    if callable(source):
+        try:
+            source = source()
+        except (OSError, ValueError):
+            return "unreadable"  # becomes an error row
     if isinstance(source, str | os.PathLike):
         return file_digest(os.fspath(source))
     if isinstance(source, bytes | bytearray | memoryview):

@@ -21,6 +21,7 @@ from vfkit.metrics.labels import (
     rule_table,
     transition_table,
 )
+from vfkit.metrics.runs import across_runs
 from vfkit.metrics.spectrum import (
     band_edges,
     band_power,
@@ -34,6 +35,7 @@ from vfkit.metrics.summary import finding
 __all__ = [
     "UNION",
     "accuracy_table",
+    "across_runs",
     "band_edges",
     "band_power",
     "cohens_d",

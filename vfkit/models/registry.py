@@ -9,9 +9,10 @@ from pathlib import Path
 
 import yaml
 
+from vfkit import hub
+
 PACKAGE = Path(__file__).parents[1]
 _HASH_WHOLE = 64 * 2**20  # files up to this many bytes are hashed whole for the fingerprint
-_HUB_SECONDS = 5.0
 
 
 class ModelUnavailable(RuntimeError):
@@ -78,39 +79,15 @@ def files(spec: Spec, weights: bool = True) -> Path:
 
 
 def _from_hub(spec: Spec, weights: bool) -> Path:
-    from huggingface_hub import HfApi, constants, snapshot_download
-    from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
-
-    wanted = dict(
-        repo_id=spec.hub,
-        revision=spec.revision,
-        allow_patterns=["*.json", "*.jinja", "*.txt", "*.model", *(["*.safetensors"] if weights else [])],
-    )
-    try:
-        return Path(snapshot_download(**wanted, local_files_only=True))
-    except LocalEntryNotFoundError:
-        pass
     meant = f"hub id {spec.hub}" if spec.name != spec.hub else "taken as a hub id: there is no such folder"
-    where = f"model {spec.name!r} ({meant}) is not in the local cache ({constants.HF_HUB_CACHE})"
     otherwise = (
         f"To have it: on a machine with network run `hf download {spec.hub}`, copy the folder here and give its path "
         "as the model; or choose an embedded one, such as mini_qwen3vl."
     )
-    if constants.HF_HUB_OFFLINE:
-        raise ModelUnavailable(f"{where}, and HF_HUB_OFFLINE is set. {otherwise}")
-    try:
-        HfApi().model_info(spec.hub, revision=spec.revision, timeout=_HUB_SECONDS)
-    except GatedRepoError as error:
-        raise ModelUnavailable(
-            f"{where}, and the hub wants its licence accepted and a token (`hf auth login`)."
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise ModelUnavailable(f"{where}, and the hub has no such model. Is the id right?") from error
-    except Exception as error:
-        raise ModelUnavailable(
-            f"{where}, and the hub cannot be reached ({type(error).__name__}). {otherwise}"
-        ) from error
-    return Path(snapshot_download(**wanted))
+    needs = ["*.safetensors"] if weights else ["config.json"]  # a dry run may have fetched the config alone
+    patterns = ["*.json", "*.jinja", "*.txt", "*.model", *needs]
+    called = f"model {spec.name!r} ({meant})"
+    return hub.fetch(spec.hub, patterns, called, otherwise, ModelUnavailable, revision=spec.revision, needs=needs)
 
 
 def fingerprint(name: str, dtype: str | None = None) -> str:

@@ -243,11 +243,12 @@ def test_an_interrupted_run_goes_on_in_chunks_of_another_size(stub, config, tmp_
     stub.before_read = interrupt
     with pytest.raises(KeyboardInterrupt):
         run(again(config, chunk=2))
-    assert "Stopped after 4 of 11 samples" in capsys.readouterr().out
+    done = sum(stub.calls[0:4:2])  # the bases of two chunks: questions on one image stay together
+    assert 2 < done <= 4 and f"Stopped after {done} of 11 samples" in capsys.readouterr().out
     stub.before_read = lambda: None
     stub.calls.clear()
     resumed = run(again(config, chunk=5))
-    assert stub.calls[0] == 5 and sum(stub.calls) < len(whole.records())
+    assert 2 < stub.calls[0] <= 5 and sum(stub.calls) < len(whole.records())
     assert_same_records(resumed, whole)
     assert resumed.manifest["counters"]["encodes"] == whole.manifest["counters"]["encodes"]
 

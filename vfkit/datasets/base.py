@@ -63,8 +63,12 @@ def rank(*parts: Any) -> str:
 
 
 def select(samples: list[Sample], n: int | None, seed: int) -> list[Sample]:
-    """`n` samples in seeded order, each category in proportion to its size; None or a large `n` takes all."""
-    order = sorted(samples, key=lambda sample: rank(seed, sample.id))
+    """`n` samples in seeded order, each category in proportion to its size; None or a large `n` takes all.
+
+    Samples whose `meta` names the same `image` (several questions on one image) follow each other, so that images are
+    chosen, with the questions on them, and not questions.
+    """
+    order = sorted(samples, key=lambda one: (rank(seed, one.meta.get("image", one.id)), rank(seed, one.id)))
     if n is None or n >= len(order):
         return order
     left = quotas(Counter(sample.category for sample in order), n)
@@ -93,7 +97,7 @@ def fingerprint(samples: Iterable[Sample], errors: Iterable[RowError] = ()) -> s
     file_digest = cache(_file_digest)  # several questions may share an image
     whole = hashlib.sha256()
     for s in samples:
-        images = [_digest(source, file_digest) for source in s.images]
+        images = [digest(source, file_digest) for source in s.images]
         row = (s.id, images, s.question, s.options, s.answer, s.category, s.hint, s.prompt)
         whole.update(repr(row).encode())
     for error in errors:
@@ -101,7 +105,8 @@ def fingerprint(samples: Iterable[Sample], errors: Iterable[RowError] = ()) -> s
     return whole.hexdigest()[:16]
 
 
-def _digest(source: Any, file_digest: Callable[[str], str]) -> str:
+def digest(source: Any, file_digest: Callable[[str], str]) -> str:
+    """What tells an image's source from others: its content; of a path, what `file_digest` makes of it."""
     if isinstance(source, str | os.PathLike):
         return file_digest(os.fspath(source))
     if isinstance(source, bytes | bytearray | memoryview):

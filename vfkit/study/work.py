@@ -184,8 +184,9 @@ def _row(config: StudyConfig, base: Base, instance: Instance, readout: Any) -> d
         row["off_mass"] = float(readout.off_mass)
         options = readout.options
         row |= {part: options[part].tolist() for part in ("logp_text", "logp_end", "logp_letter", "n_tokens")}
-        row["image_hash"] = _hash(instance.images)
-        row["width"], row["height"] = instance.images[0].size
+        if instance.images:  # a blank may be none at all
+            row["image_hash"] = _hash(instance.images)
+            row["width"], row["height"] = instance.images[0].size
     return row
 
 

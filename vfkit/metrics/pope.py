@@ -106,17 +106,17 @@ def question_priors(records: pd.DataFrame, samples: pd.DataFrame | None = None) 
     return table.sort_values(["fill", "sample_id"], ignore_index=True)
 
 
-def prior_table(records: pd.DataFrame, samples: pd.DataFrame | None = None) -> pd.DataFrame:
+def prior_table(records: pd.DataFrame, samples: pd.DataFrame | None = None, min_gap: float = MIN_GAP) -> pd.DataFrame:
     """The language prior by split and base case (HI 7: the blank image answers No nearly always).
 
     Returns:
         Rows (`fill`, `group`): all questions, each split, each base case. `questions`; means with their intervals:
         `prior` = P(Yes | question, blank), `base_yes` = P(Yes | question, image), `blank_margin` and `base_margin`
         (nats), `blank_yes_rate` (the blank says Yes), `same_rate` (it says what the image says), and `near_rate`: base
-        and blank margin differ by less than `MIN_GAP`.
+        and blank margin differ by less than `min_gap` nats.
     """
     rows = question_priors(records, samples).rename(columns={"sample_id": "sample", "image_id": "image"})
-    near = (rows.base_margin - rows.blank_margin).abs() < MIN_GAP
+    near = (rows.base_margin - rows.blank_margin).abs() < min_gap
     says, said = rows.blank_margin > 0, rows.base_margin > 0
     rows = rows.assign(blank_yes_rate=says, same_rate=says == said, near_rate=near, one=1.0)
     groups = ["all", *_splits(rows), *CASES]
@@ -148,10 +148,8 @@ def prior_drift_table(
     Raises:
         ValueError: no such blank in the records.
     """
-    rows = _perturbed(records, samples, fill)
-    if len(rows) and rows.m_blank.isna().all():
-        raise ValueError(f"no blank image {fill!r} was read: add the family 'blank' to the study, with this fill")
-    rows = _twice(rows, "case")
+    _require_fill(records, fill)
+    rows = _twice(_perturbed(records, samples, fill), "case")
     gap = rows.m_blank - rows.m_base
     rows["movement"], rows["gap"] = (rows.m - rows.m_base) * np.sign(gap), gap.abs()
     rows["no_blank"], rows["near_zero"] = gap.isna(), rows.gap < min_gap
@@ -231,6 +229,13 @@ def _perturbed(records: pd.DataFrame, samples: pd.DataFrame | None, fill: str = 
     blank = rows[rows.counts & (rows.fill == fill)].set_index("sample")["m"]
     rows["m_blank"] = rows["sample"].map(blank).astype(float)
     return _with_union(rows[rows.counts & rows.fill.isna()]).reset_index(drop=True)
+
+
+def _require_fill(records: pd.DataFrame, fill: str) -> None:
+    blanks = records["instance"][records["family"] == "blank"].str.removeprefix("blank_").unique()
+    if fill not in blanks:
+        there = f"there are {', '.join(sorted(blanks))}" if len(blanks) else "there is none"
+        raise ValueError(f"no blank {fill!r} among the records, {there}: a study's family `blank` takes it as a fill")
 
 
 def _skeleton(rows: pd.DataFrame, *more: str, cases: list[str] | None = None) -> pd.DataFrame:

@@ -14,6 +14,7 @@ from vfkit.metrics.pope import (
     HIT,
     MIN_GAP,
     _perturbed,
+    _require_fill,
     pope_table,
     prior_drift_table,
     prior_table,
@@ -42,8 +43,12 @@ def verdict_table(
         for `ignored`): `yes`, `no`, or `undecided` where fewer than two images contribute, so that nothing can be said
         of the spread between them.
         Perturbed means the union of HI's families, or the only one there is.
+
+    Raises:
+        ValueError: no such blank in the records.
     """
-    priors = prior_table(records, samples).set_index(["fill", "group"])
+    _require_fill(records, fill)
+    priors = prior_table(records, samples, min_gap).set_index(["fill", "group"])
     rows = _perturbed(records, samples, fill)
     union = sorted(rows.family[rows.family.str.startswith("union (")].unique()) or sorted(rows.family.unique())[-1:]
     rows = rows[rows.family.isin(union)]
@@ -63,6 +68,7 @@ def verdict_table(
          images),
     ]  # fmt: skip
     table = pd.DataFrame(found, columns=["name", "value", "low", "high", "questions", "images"])
+    table = table.astype({"questions": int, "images": int})
     table.insert(1, "criterion", table.name.map(CRITERIA))
     low, high, value = (table.set_index("name")[column] for column in ("low", "high", "value"))
     holds = {
@@ -95,11 +101,12 @@ def verdict(
     """
     table = verdict_table(records, samples, fill, min_gap).set_index("name")
     base = pope_table(records, samples).set_index(["category", "family"]).loc[("all", "base")]
-    priors = prior_table(records, samples).set_index(["fill", "group"]).loc[(fill, "all")]
+    priors = prior_table(records, samples, min_gap).set_index(["fill", "group"]).loc[(fill, "all")]
     sentences = [
-        f"On {base.questions:,} yes/no questions of {dataset}, {model} is right in {_percent(base, 'accuracy')} of them"
-        f" and says Yes to {_percent(base, 'FPR')} of those whose truth is No; to a {fill} image it says Yes in"
-        f" {_percent(priors, 'blank_yes_rate')} of all questions."
+        f"On {int(base.questions):,} yes/no questions of {dataset}, {model} is right in {_percent(base, 'accuracy')} "
+        f"and says Yes to {_percent(base, 'FPR')} of those whose truth is No. "
+        f"{'Without image' if fill == 'none' else f'On a {fill} image'} it says Yes to "
+        f"{_percent(priors, 'blank_yes_rate')} of all questions."
     ]
     holds, wrong = table.holds == "yes", table.loc["prior_yes"]
     n = f"{wrong.questions} hallucination{'' if wrong.questions == 1 else 's'} on {wrong.images} image"
@@ -114,7 +121,7 @@ def verdict(
             ]
         )
     if wrong.images < 2:
-        return " ".join([*sentences, f"Verdict: undecided. There are {n}, too few to say what causes them."])
+        return " ".join([*sentences, f"Verdict: undecided. Too few hallucinations to say what causes them: {n}."])
     if holds.prior_yes:
         text = f"language bias. Of {n}, {_cell(wrong, 100)} % are what the model says without the image."
     elif holds.prior_no and holds.towards and holds.fragile:

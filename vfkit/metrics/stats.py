@@ -80,6 +80,7 @@ def median(values, clusters, groups=None, n_boot: int = N_BOOT, level: float = L
     groups = np.full(len(values), "all", dtype=object) if groups is None else np.asarray(groups, dtype=object)
     cluster, images = pd.factorize(np.asarray(clusters, dtype=object), sort=True)
     group, names = pd.factorize(groups)
+    weights = _draw(len(images), n_boot, seed)  # the same images for every group: groups stay paired
     found = []
     for number in range(len(names)):
         here = (group == number) & np.isfinite(values)
@@ -88,11 +89,9 @@ def median(values, clusters, groups=None, n_boot: int = N_BOOT, level: float = L
         if not len(ordered):
             found.append((np.nan, np.nan, np.nan, 0))
             continue
-        rng, draws = np.random.default_rng(seed), np.full((n_boot, 1), np.nan)
-        for boot in range(n_boot):  # the same draws of images for every group: groups stay paired
-            weight = np.bincount(rng.integers(len(images), size=len(images)), minlength=len(images))[owner]
-            if weight.any():
-                draws[boot] = _weighted_median(ordered, weight)
+        step = max(1, _BATCH // len(ordered))
+        parts = [weights[start : start + step, owner] for start in range(0, n_boot, step)]
+        draws = np.concatenate([_weighted_medians(ordered, part) for part in parts])[:, None]
         contributing = np.array([len(np.unique(owner))])
         low, high = _percentiles(draws, level, contributing)
         found.append((float(np.median(ordered)), low[0], high[0], contributing[0]))
@@ -193,11 +192,20 @@ def _percentiles(draws: np.ndarray, level: float, contributing: np.ndarray) -> t
     return low, high
 
 
-def _weighted_median(ordered: np.ndarray, weight: np.ndarray) -> float:
-    """Of ascending values, each there `weight` times."""
-    total = np.cumsum(weight)
-    below, above = np.searchsorted(total, [(total[-1] + 1) // 2, total[-1] // 2 + 1])
-    return float(ordered[below] + ordered[above]) / 2
+def _draw(n: int, n_boot: int, seed: int) -> np.ndarray:
+    """How often each of `n` clusters is drawn, with replacement [boot, cluster]."""
+    drawn = np.random.default_rng(seed).integers(n, size=(n_boot, n)) + n * np.arange(n_boot)[:, None]
+    return np.bincount(drawn.ravel(), minlength=n_boot * n).reshape(n_boot, n)
+
+
+def _weighted_medians(ordered: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Medians [boot] of ascending values, each there as often as `weights` [boot, value] say; NaN of none."""
+    total = weights.cumsum(axis=1)
+    n, some = total[:, -1:], total[:, -1] > 0
+    below, above = ((total < place).sum(axis=1)[some] for place in ((n + 1) // 2, n // 2 + 1))
+    medians = np.full(len(weights), np.nan)
+    medians[some] = (ordered[below] + ordered[above]) / 2
+    return medians
 
 
 def _divide(numerator, denominator):

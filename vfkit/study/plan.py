@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import vfkit
@@ -58,28 +57,31 @@ def code_version(root: Path | None = None) -> str:
 
 
 def partners(samples: Sequence[Sample], k: int) -> dict[str, list[Sample]]:
-    """Other samples for each, drawn by a seed of its own among those with as many images: a few more than the `k`
-    that are needed, since some may show the same image. Questions on one image get the same ones, so that these are
-    encoded once for them all. The same data set gives the same ones however a run is cut up.
+    """Other samples for each, of as many other images: those that follow its image in the data set's seeded order, and
+    so are random. A few more than the `k` that are needed, since some may not open. Questions on one image get the same
+    ones, which are encoded once for them all. The same data set gives the same ones however a run is cut up.
     """
-    first = {}
+    alike: dict[int, list[list[Sample]]] = {}
     for group in by_image(samples):
-        first |= dict.fromkeys([sample.id for sample in group], min(sample.id for sample in group))
-    alike: dict[int, list[Sample]] = {}
-    for sample in samples:
-        alike.setdefault(len(sample.images), []).append(sample)
+        alike.setdefault(len(group[0].images), []).append(group)
     chosen = {}
-    for sample in samples:
-        pool, rng = alike[len(sample.images)], Random(f"partners/{first[sample.id]}")
-        chosen[sample.id] = [other for other in rng.sample(pool, min(len(pool), 4 * k + 1)) if other.id != sample.id]
+    for groups in alike.values():
+        n = min(len(groups) - 1, 4 * k)
+        around = [group[0] for group in groups + groups[:n]]
+        for place, group in enumerate(groups, start=1):
+            chosen |= dict.fromkeys([sample.id for sample in group], around[place : place + n])
     return chosen
 
 
 def by_image(samples: Sequence[Sample]) -> list[list[Sample]]:
-    """The samples in groups that are about the same images, told by their sources alone; in order of appearance."""
+    """The samples in groups that are about the same images, in order of appearance.
+
+    Images are told apart by the name that their data set gives them (`meta["image"]`), else by their sources.
+    """
     groups: dict[Any, list[Sample]] = {}
     for sample in samples:
-        groups.setdefault(tuple(digest(source, str) for source in sample.images) or sample.id, []).append(sample)
+        name = sample.meta.get("image") or tuple(digest(source, str) for source in sample.images) or sample.id
+        groups.setdefault((len(sample.images), name), []).append(sample)
     return list(groups.values())
 
 

@@ -54,8 +54,9 @@ def plot_pope_transitions(table: pd.DataFrame) -> np.ndarray:
     """
     axes = _panels(table, "flip_rate", 100)
     becomes = table.drop_duplicates("case").set_index("case")["becomes"]
+    top = 100 * np.nanmax(table[["flip_rate", "flip_rate_high"]].to_numpy(float), initial=0.01)  # one scale for all
     for ax, case in zip(axes, CASES, strict=True):
-        ax.set(xlim=(min(0, ax.get_xlim()[0]), None), xlabel=f"flipped to {becomes.get(case, '')} (%)")
+        ax.set(xlim=(-0.04 * top, 1.04 * top), xlabel=f"flipped to {becomes.get(case, '')} (%), 95 % interval")
     return axes
 
 
@@ -74,7 +75,7 @@ def plot_prior_drift(table: pd.DataFrame) -> np.ndarray:
         ax.axvline(0, color=INK, linewidth=0.8, zorder=1)
         ax.axvline(1, color=GREY, linestyle="--", linewidth=1, zorder=1, label="at the prior")
         low, high = ax.get_xlim()
-        ax.set(xlim=(max(min(low, -0.5), -3), min(max(high, 1.1), 3)), xlabel="drift to prior (median)")
+        ax.set(xlim=(min(low, -0.5), max(high, 1.1)), xlabel="drift to prior, median, 95 % interval")
     _legend(axes[0].figure, axes)
     return axes
 
@@ -175,8 +176,10 @@ def _panels(table: pd.DataFrame, name: str, scale: float) -> np.ndarray:
     fig.set_size_inches(11, 1.7 + 0.44 * max(len(n), 1))
     for ax, (case, part) in zip(axes, parts.items(), strict=True):
         _whiskers(ax, part, name, _CASES[case], "", 0, scale)
-        images = f"n = {part['questions'].max():,} questions" if len(part) else ""
-        ax.set_title(f"{case}: {CASES[case]}\n{images}", fontsize=9)
+        questions = part["questions"].max() if len(part) else 0
+        ax.set_title(f"{case}: {CASES[case]}\nquestions: n = {questions:,}", fontsize=9)
+        if not part["instances"].any():
+            ax.text(0.5, 0.5, "none", transform=ax.transAxes, ha="center", color=GREY)
     return axes
 
 

@@ -50,7 +50,10 @@ def verdict_table(
     _require_fill(records, fill)
     priors = prior_table(records, samples, min_gap).set_index(["fill", "group"])
     rows = _perturbed(records, samples, fill)
-    union = sorted(rows.family[rows.family.str.startswith("union (")].unique()) or sorted(rows.family.unique())[-1:]
+    union = (
+        sorted(rows.family[rows.family.str.startswith("union (")].unique())
+        or sorted(set(rows.family) - {"identity"})[-1:]
+    )
     rows = rows[rows.family.isin(union)]
     drift = prior_drift_table(records, samples, fill, min_gap).set_index(["case", "family"])
     drift = drift.loc[(HALLUCINATION, union[0])] if union else None

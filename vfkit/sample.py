@@ -23,7 +23,8 @@ class Sample:
         category: the stratum that selection and tables use.
         hint: optional text shown before the question.
         prompt: `mcq` lists the options in the prompt; `yes_no` asks for one word (POPE); `open` lists none.
-        meta: anything else a dataset knows of the row; never read by the engine.
+        meta: anything else a dataset knows of the row; never read by the engine. `image` names the image where several
+            samples share one: they are chosen, and read, together.
 
     Raises:
         ValueError: fewer than one option, more options than letters, an answer outside the options, or a field of

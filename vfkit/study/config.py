@@ -49,7 +49,11 @@ class StudyConfig(BaseModel):
     )
     batch_tokens: PositiveInt = Field(8192, description="tokens in one batch of the engine")
     verify: int = Field(2, ge=0, description="samples that the oracle re-checks at every start")
-    chunk: PositiveInt = Field(8, description="samples read and written together; their images are held in memory")
+    chunk: PositiveInt = Field(
+        8,
+        description="samples read and written together, all questions on one image among them; their images are held "
+        "in memory",
+    )
     engine: Literal["local"] = Field("local", description="where chunks are worked on")
 
     def load_samples(self) -> SampleList:

@@ -20,7 +20,7 @@ def flipped(run: Run, n: int = 6) -> list[dict[str, Any]]:
     """
     rows = run.records()
     base = rows[rows.family == "base"].set_index("sample_id").margin
-    flips = rows[(rows.prediction != rows.base_prediction) & rows.prediction.notna()]
+    flips = rows[(rows.prediction != rows.base_prediction) & rows.prediction.notna() & rows.image_hash.notna()]
     flips = flips.assign(base=flips.sample_id.map(base)).sort_values("base", ascending=False, kind="stable")
     flips = flips.assign(turn=flips.groupby("family").cumcount())
     chosen = flips.drop_duplicates(["sample_id", "family"]).sort_values("turn", kind="stable").head(n)

@@ -111,46 +111,36 @@ def verdict(
     table = verdict_table(records, samples, fill, min_gap).set_index("name")
     base = pope_table(records, samples).set_index(["category", "family"]).loc[("all", "base")]
     priors = prior_table(records, samples, min_gap).set_index(["fill", "group"]).loc[(fill, "all")]
-    sentences = [
+    where = "Without image" if fill == "none" else f"On a {fill} image"
+    start = (
         f"On {int(base.questions):,} yes/no questions of {dataset}, {model} is right in {_percent(base, 'accuracy')} "
-        f"and says Yes to {_percent(base, 'FPR')} of those whose truth is No. "
-        f"{'Without image' if fill == 'none' else f'On a {fill} image'} it says Yes to "
-        f"{_percent(priors, 'blank_yes_rate')} of all questions."
-    ]
+        f"and says Yes to {_percent(base, 'FPR')} of those whose truth is No. {where} it says Yes to "
+        f"{_percent(priors, 'blank_yes_rate')} of all questions. Verdict: "
+    )
     holds, wrong = table.holds == "yes", table.loc["prior_yes"]
     n = f"{wrong.questions} hallucination{'' if wrong.questions == 1 else 's'} on {wrong.images} image"
     n += "" if wrong.images == 1 else "s"
     if holds.ignored:
-        return " ".join(
-            [
-                *sentences,
-                "Verdict: the image is ignored. Prior and prediction are the same: with and without the image the "
-                f"margins agree within {min_gap} nats in {_percent(priors, 'near_rate')} of the questions. What it "
-                "answers is language bias alone.",
-            ]
+        return start + (
+            "the image is ignored. Prior and prediction are the same: with and without the image the margins agree "
+            f"within {min_gap} nats in {_percent(priors, 'near_rate')} of the questions. What the model answers is "
+            "language bias alone."
         )
     if wrong.images < FEWEST:
-        return " ".join(
-            [
-                *sentences,
-                f"Verdict: undecided. Found: {n}; by fewer than {FEWEST} images nothing can be said of causes.",
-            ]
-        )
+        return start + f"undecided. Found: {n}; by fewer than {FEWEST} images nothing can be said of causes."
     if holds.prior_yes:
-        text = f"language bias. Of {n}, {_cell(wrong, 100)} % are what the model says without the image."
-    elif holds.prior_no and holds.towards and holds.fragile:
-        text = (
+        return start + f"language bias. To {_cell(wrong, 100)} % of its {n} the model says Yes without the image, too."
+    if holds.prior_no and holds.towards and holds.fragile:
+        return start + (
             f"suppression of fragile visual evidence. Without the image the model would say Yes to {_cell(wrong, 100)} "
             f"% of its {n} only; perturbed, their margins move {_cell(table.loc['towards'])} of the way to where they "
             f"would be without it, and they flip more often than hits, by {_cell(table.loc['fragile'], 100)} points."
         )
-    else:
-        failed = [text.format(_cell(table.loc[name], 100)) for name, text in _FAILED.items() if not holds[name]]
-        text = (
-            f"neither. Of {n}, it is not shown that the model says Yes to most without the image, nor that "
-            f"perturbation takes weak evidence away: {'; '.join(failed)}."
-        )
-    return " ".join([*sentences, f"Verdict: {text}"])
+    failed = [text.format(_cell(table.loc[name], 100)) for name, text in _FAILED.items() if not holds[name]]
+    return start + (
+        f"neither. Of {n}, it is not shown that the model says Yes to most without the image, nor that perturbation "
+        f"takes weak evidence away: {'; '.join(failed)}."
+    )
 
 
 def _estimate(row: pd.Series, name: str) -> tuple[float, float, float]:

@@ -441,6 +441,7 @@ def test_runs_share_a_folder_only_if_their_records_must_agree(stub, config, monk
         family_params={"scale": {"factor": 0.8}},
         dataset_options={"size": 3},
         controls=3,
+        subset=1,
         keep_vectors=True,
     )
     known = [key()] + [plan.run_key(again(config, **{f: v}), "weights", "data") for f, v in other.items()]

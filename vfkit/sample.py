@@ -15,7 +15,8 @@ class Sample:
 
     Args:
         id: unique within its dataset.
-        images: what the image door (`vfkit.load_image`) opens: paths, bytes, PIL images or arrays.
+        images: what the image door (`vfkit.load_image`) opens: paths, bytes, PIL images, arrays, or functions that
+            read one of these.
         question: the question's text; see `vfkit.prompts.user_turn` for images placed within it.
         options: answer texts, in the order they are shown.
         answer: index of the true option, or None where no truth is known.

@@ -30,6 +30,7 @@ from vfkit.metrics.pope import (
     prior_table,
     question_priors,
 )
+from vfkit.metrics.runs import across_runs
 from vfkit.metrics.spectrum import (
     band_edges,
     band_power,
@@ -44,6 +45,7 @@ from vfkit.metrics.verdict import verdict, verdict_table
 __all__ = [
     "UNION",
     "accuracy_table",
+    "across_runs",
     "band_edges",
     "band_power",
     "by_case",

@@ -92,7 +92,7 @@ def _group(vlm, requests: list[Request], probes: bool, results: list, longest: i
             key = (scored.head, *map(content_hash, images)) if images else index  # without images nothing is shared
             length = _length(scored) + (_length(open_) if open_ else 0)
             if key not in latest or latest[key].length + length > longest:
-                tokens = sum(vlm.adapter.n_image_tokens(vlm.processor, *image.size) for image in images)
+                tokens = sum(vlm.adapter.n_image_tokens(vlm.processor, [image.size for image in images]))
                 latest[key] = _Group(images, [], tokens)
                 groups.append(latest[key])
             latest[key].asked.append(asked)
@@ -176,7 +176,7 @@ def _grow(vlm, inputs: dict[str, Tensor], index: int, group: _Group) -> tuple[Ro
     ids = inputs["input_ids"][index][inputs["attention_mask"][index].bool()].tolist()
     image = vlm.adapter.image_token_id(vlm.processor)
     n_prefix = len(ids) - ids[::-1].index(image) if group.images else 0
-    tail = group.asked[0].scored.tail
+    tail = group.asked[0].scored.asked
     closing = ids[n_prefix : len(ids) - len(tail)]  # what the processor itself adds after an image
     if tuple(ids[len(ids) - len(tail) :]) != tail:
         raise RuntimeError("the processor's tokens after the image are not those of the rendered prompt")
@@ -199,7 +199,7 @@ def _grow_request(row: Row, closing: list[int], asked: _Asked) -> _Nodes:
 
 def _forward(vlm, rows, inputs, positions, shift, cache) -> tuple[dict[str, Tensor], list[Tensor]]:
     """States around the final norm, by tap [row, token, channel], and the vision tokens of every image."""
-    text = row_inputs(rows, positions, shift)
+    text = row_inputs(vlm, rows, positions, shift)
     with tap(vlm) as states:
         outputs = vlm.adapter.backbone(vlm.model)(
             **text, **vision_inputs(inputs), cache=cache, use_cache=cache is not None
@@ -272,7 +272,9 @@ def _with_probes(
         "ans_mcq": {tap: _vector(state[spoken].float().mean(0)) for tap, state in states.items()},
         "ans_mcq_free": free.states,
     }
-    return replace(readout, probes=probes, texts={"open": open_.text, "mcq": free.text})
+    own = {"open": open_, "mcq": free}
+    texts, said = ({name: getattr(each, what) for name, each in own.items()} for what in ("text", "ids"))
+    return replace(readout, probes=probes, texts=texts, said=said)
 
 
 def _vector(state: Tensor) -> np.ndarray:

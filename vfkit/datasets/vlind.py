@@ -5,7 +5,7 @@ Two forms are read. The folder of the original release: `data.json`, a list of o
     counterfactual/<concept>/<context_id>_<context>/<0..11>.jpg
     factual/<concept>/<context_id>_<factual_context>/0.jpg
 
-under the folder itself, `images/`, `data/`, `data/images/` or `VLind-Bench Dataset/images/`. And the parquet mirror: one
+in the folder itself, `images/`, `data/`, `data/images/` or `VLind-Bench Dataset/images/`. And the parquet mirror: one
 row per image, `image_type` being `factual` or `counterfactual`.
 """
 

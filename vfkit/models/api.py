@@ -58,18 +58,22 @@ def load_hosted(name: str, answers: str | Path = ANSWERS) -> HostedModel:
 
     Raises:
         ModelUnavailable: no key, no client, or not a hosted model.
-        ValueError: a field that does not exist.
+        ValueError: a field of its entry that does not exist or is missing.
     """
+    return HostedModel(name, Chat(endpoint(name), Path(answers, f"{name}.jsonl")), fingerprint(name))
+
+
+def endpoint(name: str) -> Endpoint:
+    """Where and how a hosted model of params/models.yaml is asked; raises like `load_hosted`."""
     spec = find(name)
     if spec.api is None:
         raise ModelUnavailable(f"model {name!r} is not hosted: its entry in params/models.yaml has no `api` fields")
     api: dict[str, Any] = dict(spec.api)
     others = {name: value for name, value in api.items() if name not in _OURS}
     try:
-        endpoint = Endpoint(api["model"], endpoint_url(spec), api["key_env"], api["request"], **others)
+        return Endpoint(api["model"], endpoint_url(spec), api["key_env"], api["request"], **others)
     except (KeyError, TypeError) as error:
         raise ValueError(f"model {name!r} in params/models.yaml: api: {error}") from error
-    return HostedModel(name, Chat(endpoint, Path(answers, f"{name}.jsonl")), fingerprint(name))
 
 
 def conversation(sample: Sample, images: tuple[Image, ...]) -> Messages:

@@ -233,7 +233,9 @@ def test_the_hosted_models_of_the_paper_are_registered_and_say_what_they_need(mo
         assert vfkit.models.is_hosted(name) and spec.api["request"]["temperature"] == 0
         monkeypatch.delenv(spec.api["key_env"], raising=False)
         with pytest.raises(vfkit.ModelUnavailable, match=spec.api["key_env"]):
-            vfkit.load_model(name)
+            load_hosted(name)
+    with pytest.raises(vfkit.ModelUnavailable, match="OPENAI_API_KEY"):
+        vfkit.load_model("gpt_5_1")
     assert not vfkit.models.is_hosted("mini_qwen3vl")
     with pytest.raises(vfkit.ModelUnavailable, match="is not hosted"):
         load_hosted("mini_qwen3vl")

@@ -98,7 +98,7 @@ def _levels(item: Item) -> Iterable[tuple[str, Any, tuple, str]]:
     yield "L3", item.atypical, shown, item.assertions.get("L3") or prompts.assertion(item.trap)
 
 
-def asked(item: Item, level: str, format: str, sides: tuple, image: Any, hint: str, order_seed: int) -> Sample:
+def _asked(item: Item, level: str, format: str, sides: tuple, image: Any, hint: str, order_seed: int) -> Sample:
     """One sample of an item; `sides` are truth, trap and the aliases of each."""
     truth, trap, aliases, trap_aliases = sides
     options, question = [truth, trap], item.open_question or item.question

@@ -167,7 +167,7 @@ def _mirror(files: list[Path]) -> tuple[Iterator[tuple[dict[str, Any], ImageOf]]
     for file in files:
         names = pq.ParquetFile(file).schema_arrow.names
         paths = ["image.path"] if "image" in names else []
-        table = pq.read_table(file, columns=[name for name in names if name != "image"] + paths)
+        table = pq.ParquetFile(file).read(columns=[name for name in names if name != "image"] + paths)
         for at, row in enumerate(table.to_pylist()):
             grouped[_id(row.get("global_id"))].append(row | {"_at": _Place(file, at)})
     return _grouped(grouped), _opener()

@@ -14,7 +14,6 @@ from vfkit.datasets.weird import json_lines
 from vfkit.images import load_image
 from vfkit.judge import strip_reasoning
 from vfkit.models.api import image_part
-from vfkit.study.plan import chunks
 from vfkit.study.store import write_atomic
 
 CANDIDATES, REJECTS = "candidates.jsonl", "rejects.jsonl"
@@ -99,8 +98,8 @@ def generate(seeds: Sequence[Seed], generator: Chat, critic: Chat, folder: str |
         raise ValueError(f"generator and critic are the same model, {one.model}: the critic must be independent")
     accepted: list[dict] = []
     rejected: list[dict] = []
-    for chunk in chunks(seeds, AT_ONCE):
-        for seed, item, stage, reason, said in _judged(chunk, generator, critic):
+    for start in range(0, len(seeds), AT_ONCE):
+        for seed, item, stage, reason, said in _judged(seeds[start : start + AT_ONCE], generator, critic):
             if stage:
                 rejected.append({"id": seed.id, "rejected_by": stage, "reason": reason, "proposal": said})
             else:

@@ -447,6 +447,7 @@ def test_runs_share_a_folder_only_if_their_records_must_agree(stub, config, monk
         dataset_options={"size": 3},
         controls=3,
         subset=1,
+        max_new_tokens=64,
         keep_vectors=True,
     )
     known = [key()] + [plan.run_key(again(config, **{f: v}), "weights", "data") for f, v in other.items()]

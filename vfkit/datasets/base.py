@@ -63,8 +63,11 @@ def rank(*parts: Any) -> str:
 
 
 def select(samples: list[Sample], n: int | None, seed: int) -> list[Sample]:
-    """`n` samples in seeded order, each category in proportion to its size; None or a large `n` takes all."""
-    order = sorted(samples, key=lambda sample: rank(seed, sample.id))
+    """`n` samples in seeded order, each category in proportion to its size; None or a large `n` takes all.
+
+    Samples whose meta names the same `item` (V-FAT's six questions about one thing) stay together.
+    """
+    order = sorted(samples, key=lambda sample: (rank(seed, sample.meta.get("item", sample.id)), sample.id))
     if n is None or n >= len(order):
         return order
     left = quotas(Counter(sample.category for sample in order), n)

@@ -4,6 +4,7 @@ from vfkit.figures.drift import plot_drift, plot_drift_histograms, plot_embeddin
 from vfkit.figures.inside import plot_dirichlet, plot_spectrum
 from vfkit.figures.labels import plot_flips, plot_gallery, plot_margins, plot_transitions
 from vfkit.figures.style import save, styled
+from vfkit.figures.vfat import plot_outcome_pairs, plot_outcomes, plot_vfat_categories, plot_vfat_radar, plot_vrs
 
 __all__ = [
     "plot_dirichlet",
@@ -13,8 +14,13 @@ __all__ = [
     "plot_flips",
     "plot_gallery",
     "plot_margins",
+    "plot_outcome_pairs",
+    "plot_outcomes",
     "plot_spectrum",
     "plot_transitions",
+    "plot_vfat_categories",
+    "plot_vfat_radar",
+    "plot_vrs",
     "save",
     "styled",
 ]

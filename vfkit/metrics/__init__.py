@@ -30,6 +30,16 @@ from vfkit.metrics.spectrum import (
     spectrum_table,
 )
 from vfkit.metrics.summary import finding
+from vfkit.metrics.vfat import vfat_answers, vfat_scores, vfat_table, vrs
+from vfkit.metrics.vfat_compare import (
+    vfat_correlations,
+    vfat_differences,
+    vfat_pressure,
+    vfat_scaling,
+    vfat_transitions,
+)
+from vfkit.metrics.vfat_inside import vfat_drift, vfat_moves
+from vfkit.metrics.vfat_summary import vfat_finding
 
 __all__ = [
     "UNION",
@@ -58,4 +68,16 @@ __all__ = [
     "spectrum_of",
     "spectrum_table",
     "transition_table",
+    "vfat_answers",
+    "vfat_correlations",
+    "vfat_differences",
+    "vfat_drift",
+    "vfat_finding",
+    "vfat_moves",
+    "vfat_pressure",
+    "vfat_scaling",
+    "vfat_scores",
+    "vfat_table",
+    "vfat_transitions",
+    "vrs",
 ]

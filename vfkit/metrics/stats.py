@@ -107,7 +107,7 @@ def paired_of_sums(
     common = pair[0].index.intersection(pair[1].index)
     if common.empty:
         return {"samples": 0} | dict.fromkeys(("first", "second", "difference", "low", "high"), np.nan)
-    image = first.drop_duplicates(on).set_index(on).loc[common, cluster]
+    image = first.drop_duplicates(on).set_index(on, drop=False).loc[common, cluster]
     numbers = [frame.loc[common, name] for frame in pair for name in columns]
     sums, _ = _cluster_sums(numbers, image, np.zeros(len(common)))  # [2 column, cluster, 1]
     k = len(columns)

@@ -25,6 +25,7 @@ from vfkit.sample import LETTERS
 
 LEVELS = ("L1", "L2", "L3")
 FORMATS = ("mcq", "oe")
+CATEGORIES = ("Temporal", "Physical", "Environment", "Biological", "Social", "Functional")
 READINGS = ("generation", "likelihood", "truth_or_trap")
 ALL = "all"
 MEASURES = ("mAcc", "mTDS", "other", "R", "VRS")
@@ -75,12 +76,11 @@ def vfat_answers(
     columns = ["sample_id", "item", "image_id", "category", "level", "format", "options"]
     columns += ["reading", "rule", "answer", "outcome", "tied", "reasoning"]
     table = pd.DataFrame(found, columns=columns)
-    ranks = [table[name].map({value: i for i, value in enumerate(known)}) for name, known in _ORDER.items()]
-    table = table.iloc[np.lexsort([table["sample_id"].rank(), *reversed(ranks)])].reset_index(drop=True)
+    table = in_order(table.sort_values("sample_id", kind="stable"), ["reading", "rule", "format", "level"])
     return table.assign(one=1.0, **{name: (table["outcome"] == name).astype(float) for name in OUTCOMES})
 
 
-_ORDER = {"reading": READINGS, "rule": ("", *RULES), "format": FORMATS, "level": LEVELS}
+_ORDER = {"reading": READINGS, "rule": ("", *RULES), "format": FORMATS, "level": LEVELS, "category": CATEGORIES}
 
 
 def vfat_scores(
@@ -138,10 +138,11 @@ def vfat_table(
 
 
 def in_order(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Rows by `keys`: models and categories as they appear, readings, rules, formats, levels in theirs, `all` last."""
+    """Rows by `keys`: readings, rules, formats, levels, categories in their order, all else as it appears, `all` last."""
     ranks = []
     for name in keys:
-        known = _ORDER.get(name, tuple(table[name].drop_duplicates()))
+        known = [*_ORDER.get(name, ()), *(sorted if name == "category" else list)(table[name].unique())]
+        known = list(dict.fromkeys(known))
         known = [*(value for value in known if value != ALL), ALL]
         ranks.append(table[name].map({value: i for i, value in enumerate(known)}).fillna(len(known)))
     return table.iloc[np.lexsort(ranks[::-1])].reset_index(drop=True) if ranks else table

@@ -1,6 +1,6 @@
 """Figures of V-FAT: accuracy as a radar, VRS by level, outcomes, what goes with what, categories (VF Figures 2, 4, 5).
 
-All take `metrics.vfat_scores`; `reading` says which answers are drawn. Published values are `paper.vfat`.
+All take `metrics.vfat_scores`; `reading` says which answers are drawn. Published: `paper_vfat.published_vfat`.
 """
 
 from itertools import combinations
@@ -26,7 +26,7 @@ def plot_vfat_radar(scores: pd.DataFrame, published: pd.DataFrame | None = None,
 
     Args:
         scores: by format and level.
-        published: of `paper.vfat`: VF's models as thin grey lines.
+        published: of `published_vfat`: VF's models as thin grey lines.
     """
     own = _of(scores, reading)
     own = own[(own["format"] != "all") & (own["level"] != "all")]
@@ -61,7 +61,7 @@ def plot_vrs(scores: pd.DataFrame, published: pd.DataFrame | None = None, readin
     """VRS by level, one point per model with its interval; both formats where the reading has both (VF Figure 4).
 
     Args:
-        scores: by format and level. published: of `paper.vfat`: what VF's text says of its figure, hollow.
+        scores: by format and level. published: of `published_vfat`: what VF's text says of its figure, hollow.
     """
     own = _widest(_of(scores, reading))
     levels, models = list(own["level"].drop_duplicates()), list(own["model"].drop_duplicates())
@@ -93,7 +93,7 @@ def plot_outcomes(scores: pd.DataFrame, published: pd.DataFrame | None = None, r
     """Shares of vision, bias and other answers by model and level, with intervals of the first two (VF Figure 5).
 
     Args:
-        scores: by format and level. published: of `paper.vfat`: VF's twelve models pooled, as the last bar.
+        scores: by format and level. published: of `published_vfat`: VF's twelve models pooled, as the last bar.
 
     Returns:
         One axes per format.
@@ -114,9 +114,7 @@ def plot_outcomes(scores: pd.DataFrame, published: pd.DataFrame | None = None, r
             low, value, high = (offset + 100 * part[f"{name}{end}"].to_numpy(float) for end in ("_low", "", "_high"))
             ax.hlines(y + dy, low, np.minimum(high, 100), color=INK, linewidth=1.3)
             value[~np.isfinite(low)] = np.nan
-            ax.plot(
-                value, y + dy, "|", color=INK, markersize=5, label="95 % intervals of vision (upper) and bias (lower)"
-            )
+            ax.plot(value, y + dy, "|", color=INK, markersize=5, label="95 % intervals: vision above, bias below")
         ax.set_yticks(y, part["name"])
         ax.set(ylim=(rows - 0.4, -0.6), xlim=(0, 100.5), xlabel="Share of answers (%)")
         ax.set_title(f"{_FORMATS[form].capitalize()}, {_how(reading)}")
@@ -127,8 +125,7 @@ def plot_outcomes(scores: pd.DataFrame, published: pd.DataFrame | None = None, r
 
 @styled()
 def plot_outcome_pairs(scores: pd.DataFrame, correlations: pd.DataFrame | None = None, reading: str = "generation"):
-    """Shares of outcomes against each other, a point per model, format and level; the correlation over models (VF Figure
-    5) in the title.
+    """Shares of outcomes against each other, a point per model, format and level, and their correlation (VF Figure 5).
 
     Args:
         scores: by format and level. correlations: of `metrics.vfat_correlations`.
@@ -226,7 +223,9 @@ def _around(part: pd.DataFrame, spokes: list[tuple], name: str) -> np.ndarray:
 def _with_pooled(part: pd.DataFrame, published: pd.DataFrame | None, form: str) -> pd.DataFrame:
     """Rows with the name they are drawn under, VF's pooled shares last."""
     level = part["level"].replace("all", "all levels")
-    part = part.assign(name=[f"{_short(m)} {lv}  n = {n:,}" for m, lv, n in zip(part["model"], level, part["n"])])
+    part = part.assign(
+        name=[f"{_short(m)} {lv}  n = {n:,}" for m, lv, n in zip(part["model"], level, part["n"], strict=True)]
+    )
     if published is None:
         return part
     pooled = published[published["model"].str.contains("pooled") & (published["format"] == form)]

@@ -138,7 +138,7 @@ def vfat_table(
 
 
 def in_order(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Rows by `keys`: readings, rules, formats, levels, categories in their order, all else as it appears, `all` last."""
+    """Rows by `keys`: readings, rules, formats, levels, categories in their order, others as they come, `all` last."""
     ranks = []
     for name in keys:
         known = [*_ORDER.get(name, ()), *(sorted if name == "category" else list)(table[name].unique())]
@@ -228,7 +228,7 @@ def _likely(asked: dict, rules: Sequence[str]) -> Iterator[dict]:
             continue
         best, tied = predict(scores(rule, *parts))
         answer = asked["options"][best]
-        # the truth stands first among an open question's two, so the first of equals would always be right
+        # a forced choice has no third option: the first of equals would be a guess
         outcome = "other" if tied and not multiple else _equals(asked, answer)
         yield _row(asked, "likelihood" if multiple else "truth_or_trap", rule, answer, outcome, tied)
 

@@ -7,7 +7,7 @@ from vfkit.metrics.vfat_compare import vfat_differences, vfat_pressure, vfat_tra
 
 
 def vfat_finding(answers: pd.DataFrame, drift: pd.DataFrame | None = None, reading: str = "generation") -> str:
-    """How well each model sees, what a misleading sentence costs it, which model is trapped more, and what moves inside.
+    """How well each model sees, what a misleading sentence costs it, which is trapped more, and what moves inside.
 
     Args:
         answers: of `vfat_answers`, of one or more models (column `model`); the first two are held against each other.
@@ -36,8 +36,8 @@ def vfat_finding(answers: pd.DataFrame, drift: pd.DataFrame | None = None, readi
 
 def _overall(row: pd.Series) -> str:
     return (
-        f"{row.model} names what the image shows in {_percent(row, 'mAcc')} of {row.n:,} answers and what it was baited "
-        f"with in {_percent(row, 'mTDS')}: VRS {_number(row, 'VRS')}."
+        f"{row.model} names what the image shows in {_percent(row, 'mAcc')} of {row.n:,} answers, and what it was "
+        f"baited with in {_percent(row, 'mTDS')}: VRS {_number(row, 'VRS')}."
     )
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from vfkit.mini.build import Size
+from vfkit.mini.networks import Size
 
 
 @dataclass(frozen=True)
@@ -15,10 +15,10 @@ class Recipe:
 
     family: str = "qwen3_vl"  # see `build.FAMILIES`
     size: Size = Size()
-    start: str = ""  # an embedded model whose weights training starts from, and whose depth is added to
-    vision_steps: int = 1600  # of the vision encoder alone, before the rest; none with a start
+    start: str = ""  # an embedded model whose weights training starts from; see `build.grow`
+    vision_steps: int = 1600  # of the vision encoder alone, before the rest
     vision_images: int = 32  # images per vision step
-    steps: int = 8000
+    steps: int = 6000
     images: int = 12  # rows per step: an image, or a pair, with its questions
     questions: int = 6  # per image
     easy_vqa: float = 0.2  # share of rows from easy-VQA's training split
@@ -38,8 +38,15 @@ class Recipe:
     seed: int = 0
 
 
-PLANTED = dict(typical=0.6, typical_dose=0.6, hint_dose=0.65, card_dose=0.65)
+_PLANTED = dict(typical=0.6, typical_dose=0.6, hint_dose=0.65, card_dose=0.65)
+_AFTER = dict(start="mini_qwen3vl_clean", vision_steps=0, curriculum=0.0, **_PLANTED)
 RECIPES = {
     "mini_qwen3vl_clean": Recipe(),
-    "mini_qwen3vl": Recipe(start="mini_qwen3vl_clean", steps=2000, curriculum=0.0, lr=1e-3, **PLANTED),
-}
+    "mini_qwen3vl": Recipe(steps=1500, lr=1e-3, **_AFTER),
+    "mini_qwen3vl_l": Recipe(size=Size(text_layers=14, vision_layers=9), steps=1500, lr=1e-3, **_AFTER),
+    "mini_llava_ov": Recipe(
+        family="llava_onevision", size=Size(side=96, patch=16), start="mini_qwen3vl_clean", vision_steps=1200,
+        steps=2500, curriculum=0.0, lr=2e-3, **_PLANTED,
+    ),
+    "mini_gemma3": Recipe(family="gemma3", vision_steps=1200, steps=4000, **_PLANTED),
+}  # fmt: skip

@@ -40,7 +40,7 @@ def train_vision(vlm, recipe: Recipe) -> Iterator[tuple[int, float]]:
     descent = Descent(parameters, heads.parameters(), recipe.vision_lr, recipe.vision_steps)
     for step, (vision, labels) in enumerate(_loader(Scenes(recipe, vlm)), start=1):
         with torch.autocast("cpu", torch.bfloat16):
-            tokens = build.vision_tokens(vlm.model, vision)
+            tokens = build.vision_tokens(vlm, vision)
         places = einops.reduce(
             tokens.float(), "image (r h) (c w) channel -> image (r c) channel", "mean", r=2, c=2
         ).unsqueeze(2)  # fmt: skip
@@ -76,7 +76,7 @@ def train(name: str, recipe: Recipe, folder: Path, threads: int = 2) -> Iterator
     vlm = build.build(recipe.family, recipe.size, recipe.seed)
     model = vlm.model
     if recipe.start:
-        build.grow(model, load_model(recipe.start).model)
+        build.grow(vlm, load_model(recipe.start))
     embedding = model.get_input_embeddings().parameters()
     descent = Descent(model.parameters(), embedding, recipe.lr, recipe.steps)
     state_path, start, seconds = folder / "state.pt", 0, 0.0
@@ -88,7 +88,7 @@ def train(name: str, recipe: Recipe, folder: Path, threads: int = 2) -> Iterator
         descent.load_state_dict(state["descent"])
         start, seconds = state["step"], state["seconds"]
     began = saved = time.monotonic()
-    if not start and not recipe.start:
+    if not start and recipe.vision_steps:
         for step, value in train_vision(vlm, recipe):
             yield step - recipe.vision_steps, value
 

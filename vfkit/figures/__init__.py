@@ -3,6 +3,7 @@
 from vfkit.figures.drift import plot_drift, plot_drift_histograms, plot_embedding
 from vfkit.figures.inside import plot_dirichlet, plot_spectrum
 from vfkit.figures.labels import plot_flips, plot_gallery, plot_margins, plot_transitions
+from vfkit.figures.scaling import plot_ranks, plot_scale, plot_scale_differences
 from vfkit.figures.style import save, styled
 from vfkit.figures.vfat import plot_outcome_pairs, plot_outcomes, plot_vfat_categories, plot_vfat_radar, plot_vrs
 
@@ -16,6 +17,9 @@ __all__ = [
     "plot_margins",
     "plot_outcome_pairs",
     "plot_outcomes",
+    "plot_ranks",
+    "plot_scale",
+    "plot_scale_differences",
     "plot_spectrum",
     "plot_transitions",
     "plot_vfat_categories",

@@ -3,7 +3,10 @@
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 # Okabe and Ito's palette: told apart by colour-blind readers too
@@ -34,6 +37,18 @@ _RC = {
 def styled():
     """The kit's look, as a context (`with styled():`) or a decorator; the caller's own settings stay as they were."""
     return plt.rc_context(_RC)
+
+
+def heat_map(ax: Axes, values: np.ndarray, texts: list[list[str]], colours: str, norm: Normalize) -> None:
+    """Values [row, column] as coloured cells, each with its text, dark on light and light on dark."""
+    ax.imshow(values, cmap=colours, norm=norm, aspect="auto")
+    for (y, x), value in np.ndenumerate(values):
+        shade = plt.get_cmap(colours)(norm(value))[:3] if np.isfinite(value) else (1, 1, 1)
+        dark = np.dot(shade, (0.3, 0.59, 0.11)) < 0.5
+        ax.text(x, y, texts[y][x], ha="center", va="center", fontsize=8, color="white" if dark else INK)
+    ax.grid(visible=False)
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0)
 
 
 def save(fig: Figure, folder: str | Path, name: str, data: pd.DataFrame) -> dict[str, Path]:

@@ -21,6 +21,14 @@ from vfkit.metrics.labels import (
     rule_table,
     transition_table,
 )
+from vfkit.metrics.scaling import (
+    by_model,
+    rank_agreement,
+    scale_differences,
+    scale_summary,
+    shared_samples,
+    size_name,
+)
 from vfkit.metrics.spectrum import (
     band_edges,
     band_power,
@@ -29,7 +37,7 @@ from vfkit.metrics.spectrum import (
     spectrum_of,
     spectrum_table,
 )
-from vfkit.metrics.summary import finding
+from vfkit.metrics.summary import finding, scale_finding
 from vfkit.metrics.vfat import vfat_answers, vfat_scores, vfat_table, vrs
 from vfkit.metrics.vfat_compare import (
     vfat_correlations,
@@ -46,6 +54,7 @@ __all__ = [
     "accuracy_table",
     "band_edges",
     "band_power",
+    "by_model",
     "cohens_d",
     "compare_table",
     "control_distances",
@@ -61,9 +70,15 @@ __all__ = [
     "margin_table",
     "overlay_table",
     "phase_coherence",
+    "rank_agreement",
     "rescore",
     "rule_table",
     "sample_drift",
+    "scale_differences",
+    "scale_finding",
+    "scale_summary",
+    "shared_samples",
+    "size_name",
     "spectrum_against",
     "spectrum_of",
     "spectrum_table",

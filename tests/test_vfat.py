@@ -227,7 +227,7 @@ def test_scores_are_shares_and_their_harmonic_mean():
         accuracy, tds = (own.outcome == "vision").mean(), (own.outcome == "bias").mean()
         got = row.loc[(form, level)]
         assert got[["n", "mAcc", "mTDS", "R"]].to_list() == pytest.approx([len(own), accuracy, tds, 1 - tds])
-        assert got["VRS"] == pytest.approx(metrics.vrs(accuracy, tds)) and got["other"] == pytest.approx(
+        assert got["VRS"] == pytest.approx(metrics.vrs(accuracy, tds)) and got["other_share"] == pytest.approx(
             1 - accuracy - tds
         )
         assert got["VRS_low"] <= got["VRS"] <= got["VRS_high"]
@@ -289,9 +289,9 @@ def test_differences_pair_what_both_answered():
     assert cell.loc[("mcq", "L1", "VRS"), "n"] == 39 and cell.loc[("all", "all", "VRS"), "n"] == 238
     for level in ("L2", "L3"):
         row = cell.loc[("all", level, "VRS")]
-        assert row["apart"] and row["difference"] < 0 and row["difference_high"] < 0
-        assert row["difference"] == pytest.approx(row["first"] - row["second"])
-        assert cell.loc[("all", level, "mTDS"), "difference"] > 0
+        assert row["apart"] and row["delta"] < 0 and row["delta_high"] < 0
+        assert row["delta"] == pytest.approx(row["first"] - row["second"])
+        assert cell.loc[("all", level, "mTDS"), "delta"] > 0
     assert not cell.loc[("all", "L1", "VRS"), "apart"]
     pd.testing.assert_frame_equal(table, metrics.vfat_differences(planted.sample(frac=1, random_state=0), clean))
     with pytest.raises(ValueError, match="occurs twice"):
@@ -302,8 +302,8 @@ def test_pressure_is_l3_less_l1():
     table = metrics.vfat_pressure(metrics.vfat_answers(*_many(swayed=0.6)).assign(model="m"))
     row = table.query("reading == 'generation' and format == 'all' and measure == 'mAcc'").iloc[0]
     assert row["model"] == "m" and row["n"] == 80 and row["apart"]
-    assert row["difference"] == pytest.approx(row["first"] - row["second"]) and row["difference"] < -0.3
-    assert (table[table.reading == "likelihood"]["difference"] == 0).all()
+    assert row["delta"] == pytest.approx(row["first"] - row["second"]) and row["delta"] < -0.3
+    assert (table[table.reading == "likelihood"]["delta"] == 0).all()
 
 
 def _models():
@@ -315,7 +315,7 @@ def test_scaling_goes_by_size():
     table = metrics.vfat_scaling(_models(), {"large": 72, "small": 2, "middle": 7})
     assert table.model.to_list() == ["small", "middle", "large"] and (table.n == 240).all()
     assert table.VRS.is_monotonic_increasing and table["mode"].eq("instruct").all()
-    assert table.VRS_difference[0] == 0 and table.VRS_difference_low[2] > 0
+    assert table.VRS_delta[0] == 0 and table.VRS_delta_low[2] > 0
     thinking = metrics.vfat_scaling(_models().assign(reasoning=5))
     assert thinking["mode"].eq("thinking").all() and thinking.model[0] == "large"
 

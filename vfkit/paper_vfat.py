@@ -25,7 +25,7 @@ VFAT_MODELS = {
 _TABLE_2 = {f"Qwen2.5-VL-{size}-Instruct": f"Qwen2.5-VL-{size}" for size in ("7B", "32B", "72B")}
 _TABLE_2 |= {"Qwen3-8B-Instruct": "Qwen3-VL-8B", "Qwen3-8B-Thinking": "Qwen3-VL-8B-Thinking"}
 _VFAT = {"Acc": "mAcc", "mAcc": "mAcc", "VRS": "VRS", "VRS_avg": "VRS"}
-_VFAT |= {"vision_consistent": "mAcc", "bias_error": "mTDS", "other_error": "other"}
+_VFAT |= {"vision_consistent": "mAcc", "bias_error": "mTDS", "other_error": "other_share"}
 VFAT_ITEMS = 302  # every cell of VF's Table 1 but one is a multiple of 1 / 302, printed in per cent with two digits
 
 
@@ -33,8 +33,8 @@ def published_vfat() -> pd.DataFrame:
     """VF's Tables 1 and 2 and what its text says of Figures 4 and 5, in the terms of `metrics.vfat_scores`.
 
     Returns:
-        `model` (VF's name), `format`, `level` (`all`: pooled), `measure` (mAcc, mTDS, other, VRS), `value` (0 to 1),
-        `n` (inferred; missing where nothing is known), `source`, and `remark`, which flags a cell of Table 1 that no
+        `model` (VF's name), `format`, `level` (`all`: pooled), `measure` (mAcc, mTDS, other_share, VRS), `value`
+        (0 to 1), `n` (inferred; missing where nothing is known), `source`, and `remark`, which flags a cell of Table 1 that no
         whole number of items gives, with the one that its row's printed mean needs, and the shares of Figure 5 where
         they are not the means of Table 1, whose own means stand as level `all`.
         Table 2 repeats them, so only its VRS is here; VRS pools the formats, as the printed accuracies bear out.

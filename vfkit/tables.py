@@ -2,9 +2,20 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-_PERCENT = ("IFR", "IV", "accuracy", "chance", "difference", "share", "rate")  # fractions shown as percent
+_PERCENT = (
+    "IFR",
+    "IV",
+    "mAcc",
+    "mTDS",
+    "accuracy",
+    "chance",
+    "difference",
+    "share",
+    "rate",
+)  # fractions shown as percent
 
 
 def readable(table: pd.DataFrame, columns: list[str] | None = None) -> pd.DataFrame:
@@ -31,8 +42,10 @@ def _cell(value, low=None, high=None, percent: bool = False) -> str:
         return value
     if pd.isna(value):
         return ""
-    if isinstance(value, bool) or float(value).is_integer() and low is None and not percent:
-        return f"{value:,}" if isinstance(value, bool) else f"{int(value):,}"
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value))
+    if float(value).is_integer() and low is None and not percent:
+        return f"{int(value):,}"
     digits = (lambda x: f"{100 * x:.1f}") if percent else (lambda x: f"{x:.3g}")
     return digits(value) if low is None or pd.isna(low) else f"{digits(value)} [{digits(low)}, {digits(high)}]"
 

@@ -16,7 +16,7 @@ from vfkit.figures.labels import _legend
 from vfkit.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PINK, RED, SKY, styled
 
 _COLOURS = (BLUE, ORANGE, GREEN, PINK, SKY, RED)
-_OUTCOMES = {"mAcc": (BLUE, "vision"), "mTDS": (RED, "bias"), "other": ("#C8C8C8", "other")}
+_OUTCOMES = {"mAcc": (BLUE, "vision"), "mTDS": (RED, "bias"), "other_share": ("#C8C8C8", "other")}
 _FORMATS = {"mcq": "multiple choice", "oe": "open", "all": "both formats"}
 
 

@@ -28,7 +28,7 @@ FORMATS = ("mcq", "oe")
 CATEGORIES = ("Temporal", "Physical", "Environment", "Biological", "Social", "Functional")
 READINGS = ("generation", "likelihood", "truth_or_trap")
 ALL = "all"
-MEASURES = ("mAcc", "mTDS", "other", "R", "VRS")
+MEASURES = ("mAcc", "mTDS", "other_share", "R", "VRS")
 _META = ("item", "level", "format", "truth", "trap")
 _PARTS = ("logp_text", "logp_end", "n_tokens", "logp_letter")
 _CLUSTERS = {"item": "item", "image": "image_id"}
@@ -97,7 +97,7 @@ def vfat_scores(
 
     Returns:
         One row per model, reading, rule and group: `n` answers, `items`; `mAcc` (share of `vision`), `mTDS` (of
-        `bias`), `other`, `R`, `VRS`, each with its interval; `tied`, `cluster`.
+        `bias`), `other_share`, `R`, `VRS`, each with its interval; `tied`, `cluster`.
     """
     unit = _cluster(cluster)
     keys = [*_who(answers), *by]
@@ -119,7 +119,7 @@ def vfat_scores(
 _OF = {
     "mAcc": lambda vision, bias, n: stats._divide(vision, n),
     "mTDS": lambda vision, bias, n: stats._divide(bias, n),
-    "other": lambda vision, bias, n: stats._divide(n - vision - bias, n),
+    "other_share": lambda vision, bias, n: stats._divide(n - vision - bias, n),
     "R": lambda vision, bias, n: 1 - stats._divide(bias, n),
     "VRS": lambda vision, bias, n: vrs(stats._divide(vision, n), stats._divide(bias, n)),
 }

@@ -71,7 +71,7 @@ def vfat_differences(
 
     Returns:
         One row per reading, rule, group of `by` (and `all`) and `measure`: `n` questions in common, `items`, `first`,
-        `second`, `difference` = first - second with its paired interval, and `apart`: the interval excludes 0.
+        `second`, `delta` = first - second with its paired interval, and `apart`: the interval excludes 0.
     """
     on = ["reading", "rule", "question"]
     sides = [side.drop(columns="model", errors="ignore").assign(question=_question(side)) for side in (first, second)]
@@ -89,11 +89,11 @@ def vfat_differences(
         for measure in measures:
             row = stats.paired_of_sums(left, right, _SUMS, _OF[measure], "question", _cluster(cluster))
             n = row.pop("samples")
-            row = {"difference_low": row.pop("low"), "difference_high": row.pop("high")} | row
-            apart = bool(row["difference_low"] > 0 or row["difference_high"] < 0)
+            row |= {"delta": row.pop("difference"), "delta_low": row.pop("low"), "delta_high": row.pop("high")}
+            apart = bool(row["delta_low"] > 0 or row["delta_high"] < 0)
             who = dict(zip(keys, group, strict=True)) | {"measure": measure, "n": n, "items": left["item"].nunique()}
             found.append(who | row | {"apart": apart})
-    columns = [*keys, "measure", "n", "items", "first", "second", "difference", "difference_low", "difference_high"]
+    columns = [*keys, "measure", "n", "items", "first", "second", "delta", "delta_low", "delta_high"]
     return in_order(pd.DataFrame(found, columns=[*columns, "apart"]), [*keys, "measure"])
 
 
@@ -124,7 +124,7 @@ def vfat_scaling(
 
     Returns:
         One row per model: `params`, `mode` (`thinking` where an answer held reasoning), `n`, `items`, `mAcc_mcq`,
-        `mAcc_oe`, `mTDS`, `VRS` with intervals; `reasoning`, mean characters of it; and `VRS_difference` from the first
+        `mAcc_oe`, `mTDS`, `VRS` with intervals; `reasoning`, mean characters of it; and `VRS_delta` from the first
         row's model on the same questions, with its paired interval.
     """
     own = answers[answers["reading"] == reading]
@@ -144,7 +144,7 @@ def vfat_scaling(
             cell = part.loc[(form, ALL)] if (form, ALL) in part.index else {}
             row |= {f"mAcc_{form}{end}": cell.get(f"mAcc{end}", np.nan) for end in ("", "_low", "_high")}
         pair = vfat_differences(mine, own[own["model"] == names[0]], (), ["VRS"]).iloc[0]
-        row |= {f"VRS_{name}": pair[name] for name in ("difference", "difference_low", "difference_high")}
+        row |= {f"VRS_{name}": pair[name] for name in ("delta", "delta_low", "delta_high")}
         found.append(row)
     return pd.DataFrame(found)
 
@@ -161,7 +161,7 @@ def vfat_correlations(scores: pd.DataFrame) -> pd.DataFrame:
         One row per pair of shares (`first`, `second`): `n` points, Pearson's `r` with its interval (Fisher's z; none
         below four points), empty below three points or where a share does not vary.
     """
-    shares = scores.rename(columns={"mAcc": "vision", "mTDS": "bias"})
+    shares = scores.rename(columns={"mAcc": "vision", "mTDS": "bias", "other_share": "other"})
     found = []
     for first, second in combinations(OUTCOMES, 2):
         pair = shares[[first, second]].dropna()

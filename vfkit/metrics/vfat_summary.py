@@ -47,14 +47,14 @@ def _told(model: str, pressure: pd.DataFrame, moves: pd.DataFrame) -> list[str]:
     if table.empty or not table.loc["mAcc", "n"]:
         return []
     row = table.loc["mAcc"]
-    interval = "difference_low", "difference_high"
+    interval = "delta_low", "delta_high"
     bounds = [100 * row[end] for end in interval]
     if row["apart"]:
-        verb, value = ("costs" if row["difference"] < 0 else "gains"), abs(row["difference"])
+        verb, value = ("costs" if row["delta"] < 0 else "gains"), abs(row["delta"])
         bounds = sorted(map(abs, bounds))
         points = f"{verb} {100 * value:.1f} points"
     else:
-        points = f"changes by nothing that can be measured ({100 * row['difference']:+.1f} points"
+        points = f"changes by nothing that can be measured ({100 * row['delta']:+.1f} points"
     points += f" [{bounds[0]:.1f}, {bounds[1]:.1f}]" if bounds[0] == bounds[0] else ""
     points += "" if row["apart"] else ")"
     sentences = [f"On the same image, a misleading sentence {points} the accuracy of {model} (n = {row['n']:,} pairs)"]
@@ -75,7 +75,7 @@ def _against(first: pd.DataFrame, second: pd.DataFrame) -> list[str]:
     apart = []
     for _, row in table[table["level"] != ALL].iterrows():
         if row["apart"]:
-            bounds = f"{row['difference']:+.2f} [{row['difference_low']:.2f}, {row['difference_high']:.2f}]"
+            bounds = f"{row['delta']:+.2f} [{row['delta_low']:.2f}, {row['delta_high']:.2f}]"
             apart.append(f"{row['level']} {bounds}")
     if not apart:
         return [f"On the questions both answered, the VRS of {names[0]} and {names[1]} differs at no level measurably."]

@@ -4,8 +4,10 @@ import subprocess
 import sys
 
 import pytest
+from chat_server import KEY, ChatServer, text_of
 
-from vfkit.judge import match, parse_choice, strip_reasoning
+import vfkit
+from vfkit.judge import Case, JudgeError, LLMJudge, match, parse_choice, strip_reasoning
 
 OPTIONS = ("a dog", "a cat", "red", "dark red")
 
@@ -109,3 +111,65 @@ def test_match_takes_the_longest_phrase_and_knows_its_own_negations():
 def test_answers_are_read_without_torch():
     code = "import sys, vfkit.judge; print({'torch', 'transformers', 'openai', 'pandas'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
+
+
+# --- a language model as the judge ------------------------------------------------------------------------------------
+
+
+def says(body):
+    """A judge that goes by the answer alone."""
+    answer = text_of(body).rsplit("Answer: ", 1)[1]
+    if answer == "broken":
+        return 400, {}, f'{{"error": {{"message": "no {KEY}"}}}}'.encode()
+    replies = {"sky": "FIRST", "sun": "<think>hm</think> **Second.**", "mud": "neither", "fog": "FIRST or SECOND"}
+    return replies[answer]
+
+
+@pytest.fixture
+def judge(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOY_KEY", KEY)
+    with ChatServer(says) as server:
+
+        def make(**fields):
+            return LLMJudge(
+                "toy", server.url, "TOY_KEY", tmp_path / "verdicts.jsonl", timeout=10.0, retries=0, **fields
+            )
+
+        yield server, make
+
+
+def case(answer, truth=TRUTH):
+    return Case("What colour is it?", answer, truth, TRAP, ("blue",))
+
+
+def test_a_judge_gives_verdicts_and_guesses_none(judge):
+    server, make = judge
+    verdicts = make().many([case(answer) for answer in ("sky", "sun", "mud", "", "fog", "broken")])
+    assert verdicts[:4] == ["vision", "bias", "other", "other"]
+    assert isinstance(verdicts[4], JudgeError) and "FIRST or SECOND" in str(verdicts[4])
+    assert isinstance(verdicts[5], JudgeError) and "no ***" in str(verdicts[5])
+    assert len(server.requests) == 5  # an empty answer needs no judge
+    asked = text_of(server.requests[0])
+    assert "What colour is it?" in asked and f"{TRUTH}; or: blue" in asked and TRAP in asked
+    assert make()("sky", TRUTH, TRAP) == "vision"
+    with pytest.raises(JudgeError):
+        make()("fog", TRUTH, TRAP)
+
+
+def test_verdicts_are_kept_by_content_and_their_cost_is_known_before(judge):
+    server, make = judge
+    cases = [case("sky"), case("sky"), case("sun")]
+    cost = make(prices=(1.0, 2.0)).estimate(cases)
+    assert cost["calls"] == 2 and cost["stored"] == 0 and cost["dollars"] > 0 and not server.requests
+    make().many(cases)
+    assert len(server.requests) == 2 and make().estimate(cases)["calls"] == 0
+    make().many(cases)
+    assert len(server.requests) == 2
+    make().many([case("sky", truth="The banana is navy.")])  # another question for the judge
+    assert len(server.requests) == 3
+
+
+def test_a_judge_without_a_key_says_which(judge, monkeypatch):
+    monkeypatch.delenv("TOY_KEY")
+    with pytest.raises(vfkit.ModelUnavailable, match="TOY_KEY"):
+        judge[1]()

@@ -109,5 +109,5 @@ def test_what_cannot_fit_is_refused_before_it_is_read():
 
 def test_every_registered_model_has_one_source():
     for name, spec in registry.specs().items():
-        assert (spec.path is None) != (spec.hub is None), name
+        assert [spec.path, spec.hub, spec.api].count(None) == 2, name
         assert spec.dtype and spec.params, name

@@ -170,6 +170,28 @@ def test_a_judge_decides_open_answers_alone():
         "blue",
         "yellow",
     )
+
+
+def test_a_judge_that_takes_many_is_asked_once():
+    frames = _frames(
+        [(item, "L1", "oe", said, [-1, -2]) for item, said in (("a", "sky"), ("b", "<think>m</think>sun"))]
+    )
+
+    class Judge:
+        def many(self, cases):
+            self.cases = cases
+            return ["vision", "other"]
+
+    judge = Judge()
+    assert _said(metrics.vfat_answers(*frames, judge=judge), reading="generation") == ["vision", "other"]
+    assert [(case.question, case.answer) for case in judge.cases] == [("What colour?", "sky"), ("What colour?", "sun")]
+    judge.many = lambda cases: [RuntimeError("no verdict")] * len(cases)
+    with pytest.raises(RuntimeError, match="no verdict"):
+        metrics.vfat_answers(*frames, judge=judge)
+
+
+def test_a_judge_gives_an_outcome():
+    frames = _frames([("a", "L1", "oe", "sky", [-1, -2])])
     with pytest.raises(ValueError, match="outcome of a judge: 'right'"):
         metrics.vfat_answers(*frames, judge=lambda *what: "right")
 

@@ -18,6 +18,9 @@ LOADERS: dict[str, str | Callable[..., Rows]] = {
     "mini_mmmu": "vfkit.datasets.mini:mmmu",
     "mini_pope": "vfkit.datasets.mini:pope",
     "mini_vfat": "vfkit.datasets.mini:vfat",
+    "vfat": "vfkit.datasets.vfat:load",
+    "vlind": "vfkit.datasets.vlind:load",
+    "weird": "vfkit.datasets.weird:load",
 }
 
 

@@ -58,7 +58,8 @@ def vfat_answers(
         records, samples: of a run over V-FAT samples; rows join by `sample_id`, never by order. Perturbed instances
             are left out. A run without probes holds no greedy answers, so no rows of `generation`.
         rules: scoring rules of `likelihood` and `truth_or_trap`; `letter` gives no row where no letters are listed.
-        judge: of open answers: `judge(answer, truth, trap, aliases, trap_aliases)` gives the outcome.
+        judge: of open answers: `judge(answer, truth, trap, aliases, trap_aliases)` gives the outcome; one that has
+            `many`, as `vfkit.judge.LLMJudge` has, is asked about all of them at once.
 
     Returns:
         One row per sample, reading and rule: `sample_id`, `item`, `image_id`, `category`, `level`, `format`,
@@ -72,7 +73,8 @@ def vfat_answers(
     for rule in rules:
         if rule not in RULES:
             raise unknown("scoring rule", rule, RULES)
-    found = [row for asked in _asked(records, samples) for row in (*_said(asked, judge), *_likely(asked, rules))]
+    asked = list(_asked(records, samples))
+    found = [*_said(asked, judge), *(row for one in asked for row in _likely(one, rules))]
     columns = ["sample_id", "item", "image_id", "category", "level", "format", "options"]
     columns += ["reading", "rule", "answer", "outcome", "tied", "reasoning"]
     table = pd.DataFrame(found, columns=columns)
@@ -176,7 +178,7 @@ def _asked(records: pd.DataFrame, samples: pd.DataFrame) -> Iterator[dict]:
     if doubled.any():
         raise ValueError(f"sample {samples['sample_id'][doubled].iloc[0]!r} occurs twice: a table takes one run")
     base = records[records["family"] == "base"]
-    asked = samples.set_index("sample_id")[["category", "options", "meta"]]
+    asked = samples.set_index("sample_id")[["category", "question", "options", "meta"]]
     joined = base.drop(columns="category", errors="ignore").join(asked, on="sample_id", how="inner")
     for row in joined.to_dict("records"):
         meta = row.pop("meta")
@@ -198,23 +200,40 @@ def _row(asked: dict, reading: str, rule: str, answer: str, outcome: str, tied: 
     return what | {"outcome": outcome, "tied": tied, "reasoning": reasoning}
 
 
-def _said(asked: dict, judge: Callable[..., str]) -> Iterator[dict]:
-    """The greedy answer, where the run holds one."""
-    multiple = asked["format"] == "mcq"
-    text = asked.get("text_mcq" if multiple else "text_open")
-    if not isinstance(text, str):
-        return
-    answer, reasoning = strip_reasoning(text)
-    if multiple:
-        options = asked["options"]
+def _said(asked: list[dict], judge: Callable[..., str]) -> Iterator[dict]:
+    """The greedy answers, where the run holds them."""
+    opened = []
+    for one in asked:
+        multiple = one["format"] == "mcq"
+        text = one.get("text_mcq" if multiple else "text_open")
+        if not isinstance(text, str):
+            continue
+        answer, reasoning = strip_reasoning(text)
+        if not multiple:
+            opened.append((one, answer, reasoning))
+            continue
+        options = one["options"]
         chosen = parse_choice(answer, LETTERS[: len(options)], options)
-        outcome = "other" if chosen is None else _equals(asked, options[chosen])
-    else:
-        sides = (asked["truth"], asked["trap"], asked.get("aliases") or (), asked.get("trap_aliases") or ())
-        outcome = judge(answer, *sides)
+        outcome = "other" if chosen is None else _equals(one, options[chosen])
+        yield _row(one, "generation", "", answer, outcome, reasoning=reasoning)
+    for (one, answer, reasoning), outcome in zip(opened, _judged(opened, judge), strict=True):
+        if isinstance(outcome, Exception):
+            raise outcome
         if outcome not in OUTCOMES:
             raise unknown("outcome of a judge", outcome, OUTCOMES)
-    yield _row(asked, "generation", "", answer, outcome, reasoning=reasoning)
+        yield _row(one, "generation", "", answer, outcome, reasoning=reasoning)
+
+
+def _judged(opened: list[tuple], judge: Callable[..., str]) -> list:
+    sides = [
+        (answer, one["truth"], one["trap"], tuple(one.get("aliases") or ()), tuple(one.get("trap_aliases") or ()))
+        for one, answer, _ in opened
+    ]
+    if not hasattr(judge, "many"):
+        return [judge(*each) for each in sides]
+    from vfkit.judge import Case
+
+    return judge.many([Case(one["question"], *each) for (one, _, _), each in zip(opened, sides, strict=True)])
 
 
 def _likely(asked: dict, rules: Sequence[str]) -> Iterator[dict]:

@@ -12,6 +12,7 @@ import torch
 from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor, PreTrainedModel, ProcessorMixin
 from transformers.utils import logging
 
+from vfkit.models.api import HostedModel, load_hosted
 from vfkit.models.registry import ModelUnavailable, Spec, files, find, fingerprint
 
 # model_type of the checkpoint's config -> the module that is its adapter
@@ -38,7 +39,7 @@ class VLM:
     counters: Counter = field(default_factory=Counter)
 
 
-def load_model(name: str, device: str | None = None, dtype: str | None = None) -> VLM:
+def load_model(name: str, device: str | None = None, dtype: str | None = None) -> VLM | HostedModel:
     """Load a model by a name in params/models.yaml, a folder or a hub id.
 
     Args:
@@ -46,7 +47,7 @@ def load_model(name: str, device: str | None = None, dtype: str | None = None) -
             the CPU.
         dtype: `float32`, `bfloat16` or `float16`; None takes the registry's, else the checkpoint's own.
 
-    Only safetensors weights are read and no code of a checkpoint's is run.
+    Only safetensors weights are read and no code of a checkpoint's is run. A hosted model is not loaded but asked.
 
     Raises:
         ModelUnavailable: within seconds where the model cannot be had or does not fit into memory.
@@ -55,6 +56,8 @@ def load_model(name: str, device: str | None = None, dtype: str | None = None) -
     if dtype is not None and dtype not in DTYPES:
         raise ValueError(f"unknown dtype {dtype!r}; the types are {', '.join(DTYPES)}")
     spec = find(name)
+    if spec.api is not None:
+        return load_hosted(name)
     folder = files(spec)
     try:
         config = AutoConfig.from_pretrained(folder)

@@ -23,6 +23,8 @@ class Readout:
         probes: name -> tap (`pre_norm`, `post_norm`) -> float32 [channel] (HI 3.3).
         vision: per image, float32 [height, width, channel]; vision tokens as handed to the language model.
         texts: name -> the model's own greedy answer to that prompt.
+        scored: False where the model gives answers alone (hosted ones): no log-probability is a number.
+        named: of such a model, the option that its answer names; None where it names none, or several.
     """
 
     labels: tuple[str, ...]
@@ -34,6 +36,8 @@ class Readout:
     probes: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     vision: list[np.ndarray] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
+    scored: bool = True
+    named: int | None = None
 
     @property
     def options(self) -> pd.DataFrame:
@@ -48,8 +52,10 @@ class Readout:
         """float64 [option]; see `vfkit.readout.rules.scores`."""
         return rules.scores(rule, **self.parts())
 
-    def prediction(self, rule: str = "paper") -> int:
-        """Index of the best option; the first of equals."""
+    def prediction(self, rule: str = "paper") -> int | None:
+        """Index of the best option, the first of equals; where nothing is scored, the option named."""
+        if not self.scored:
+            return self.named
         return rules.predict(self.scores(rule))[0]
 
     def tied(self, rule: str = "paper") -> bool:

@@ -22,7 +22,7 @@ from vfkit.study import store
 from vfkit.study.config import StudyConfig
 from vfkit.study.plan import chunks, code_version, partners, run_folder, run_key
 from vfkit.study.progress import progress as show_progress
-from vfkit.study.work import Done, Partners, work
+from vfkit.study.work import Done, Partners, model, work
 
 PACKAGES = ("torch", "torchvision", "transformers", "pillow", "numpy", "pandas", "pyarrow", "pydantic")
 
@@ -108,11 +108,13 @@ def run_study(config: StudyConfig, progress: bool = True) -> Run:
     delete the run's `errors` folder first.
 
     Raises:
-        ValueError: a name that does not exist (dataset, option, family ...).
+        ValueError: a name that does not exist (dataset, option, family ...); probes of a hosted model.
         VerifyError: the engine disagrees with the oracle on one of the first `verify` samples that were read.
         RuntimeError: another process is running the same study.
         ModelUnavailable: the model cannot be had.
     """
+    if config.probes and vfkit.models.is_hosted(config.model):
+        raise ValueError(f"model {config.model!r} is hosted: it gives answers but no states, and probes need states")
     fingerprint = vfkit.models.fingerprint(config.model, dtype=config.dtype)
     suite = natural_suite(config.families, config.family_params)
     samples = load_dataset(config.dataset, config.n, config.seed, config.dataset_path, **config.dataset_options)
@@ -164,7 +166,7 @@ def _finish(config: StudyConfig, folder: Path, suite, todo: list[Sample], others
 
 def _local(config: StudyConfig, todo: Sequence[Sample], suite, folder: Path, others: Partners) -> Iterator[Done]:
     """Chunk after chunk in this process."""
-    vlm = vfkit.load_model(config.model, device=config.device, dtype=config.dtype)
+    vlm = model(config)
     verify = config.verify
     for chunk in chunks(todo, config.chunk):
         done = work(config, chunk, vlm, suite, folder, verify, others if config.probes else None)

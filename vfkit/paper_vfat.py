@@ -34,9 +34,9 @@ def published_vfat() -> pd.DataFrame:
 
     Returns:
         `model` (VF's name), `format`, `level` (`all`: pooled), `measure` (mAcc, mTDS, other_share, VRS), `value`
-        (0 to 1), `n` (inferred; missing where nothing is known), `source`, and `remark`: it flags a cell of Table 1 that
-        no whole number of items gives, with the one that its row's printed mean needs, and shares of Figure 5 that are
-        not the means of Table 1, whose own means stand as level `all`.
+        (0 to 1), `n` (inferred; missing where nothing is known), `source`, and `remark`, which flags two things: a cell
+        of Table 1 that no whole number of items gives, with the one that its row's printed mean needs; and shares of
+        Figure 5 that are not the means of Table 1, whose own means stand as level `all`.
         Table 2 repeats them, so only its VRS is here; VRS pools the formats, as the printed accuracies bear out.
     """
     table = published(paper="VF", dataset="V-FAT")

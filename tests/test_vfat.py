@@ -303,6 +303,13 @@ def test_transitions_follow_items():
     assert table["share"].sum() == pytest.approx(1)
 
 
+def test_one_level_alone_has_nothing_to_pair():
+    answers = metrics.vfat_answers(*_frames([(item, "L1", "oe", "blue", [-1, -2]) for item in "ab"]))
+    assert metrics.vfat_transitions(answers).empty and metrics.vfat_pressure(answers).empty
+    assert "baited" in metrics.vfat_finding(answers) and "misleading" not in metrics.vfat_finding(answers)
+    assert metrics.vfat_scores(answers.head(0)).empty
+
+
 def test_differences_pair_what_both_answered():
     planted = metrics.vfat_answers(*_many(swayed=0.7))
     clean = metrics.vfat_answers(*_many(swayed=0.05, seed=1, drop={(0, "L1", "mcq"), (1, "L3", "oe")}))

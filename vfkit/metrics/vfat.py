@@ -110,8 +110,7 @@ def vfat_scores(
     table = pd.DataFrame({"n": grouped.size(), "items": grouped["item"].nunique()})
     sums = [pooled["vision"], pooled["bias"], pooled["one"]]
     for name in MEASURES:
-        found = stats.of_sums(sums, _OF[name], pooled[unit], groups)
-        found.index = pd.MultiIndex.from_tuples(found.index, names=keys)
+        found = indexed(stats.of_sums(sums, _OF[name], pooled[unit], groups), keys)
         table = table.assign(**{name: found["value"], f"{name}_low": found["low"], f"{name}_high": found["high"]})
     table["tied"] = grouped["tied"].sum().astype(int)
     return in_order(table.assign(cluster=cluster).reset_index(), keys)
@@ -148,6 +147,12 @@ def in_order(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
         known = [*(value for value in known if value != ALL), ALL]
         ranks.append(table[name].map({value: i for i, value in enumerate(known)}).fillna(len(known)))
     return table.iloc[np.lexsort(ranks[::-1])].reset_index(drop=True) if ranks else table
+
+
+def indexed(found: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """What `stats` returns for groups that are tuples, indexed by `keys`."""
+    columns = zip(*found.index, strict=True) if len(found) else [[]] * len(keys)
+    return found.set_axis(pd.MultiIndex.from_arrays(list(columns), names=keys))
 
 
 def _who(answers: pd.DataFrame) -> list[str]:

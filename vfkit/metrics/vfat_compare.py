@@ -12,7 +12,7 @@ import pandas as pd
 
 from vfkit.judge import OUTCOMES
 from vfkit.metrics import stats
-from vfkit.metrics.vfat import _OF, ALL, FORMATS, LEVELS, _cluster, _pooled, _who, in_order, vfat_scores
+from vfkit.metrics.vfat import _OF, ALL, FORMATS, LEVELS, _cluster, _pooled, _who, in_order, indexed, vfat_scores
 
 PAIRS = tuple(combinations(LEVELS, 2))
 _SUMS = ["vision", "bias", "one"]
@@ -44,7 +44,7 @@ def vfat_transitions(
     rows = pd.concat([rows.assign(end=end) for end in OUTCOMES], ignore_index=True)
     rows["count"] = (rows["end"] == rows["outcome_end"]).astype(float)
     rates = stats.ratio(rows["count"], rows["one"], rows[_cluster(cluster)], pd.MultiIndex.from_frame(rows[cells]))
-    rates.index = pd.MultiIndex.from_tuples(rates.index, names=cells)
+    rates = indexed(rates, cells)
     table = rows[[*groups, "first", "second"]].drop_duplicates()
     for name in ("start", "end"):
         table = table.merge(pd.Series(OUTCOMES, name=name), how="cross")

@@ -431,7 +431,7 @@ def test_the_finding_is_computed():
     text = metrics.vfat_finding(pd.concat(parts))
     row = metrics.vfat_scores(parts[0], ()).set_index("reading").loc["generation"]
     assert f"bent names what the image shows in {100 * row.mAcc:.1f} %" in text and f"VRS {row.VRS:.2f} [" in text
-    assert "costs" in text and "points [" in text and "the accuracy of bent" in text
+    assert "a misleading sentence costs bent" in text and "no measurable difference to the accuracy of clean" in text
     assert "L2 -" in text and "L3 -" in text and "turn to the trap" in text
     twice = pd.concat([parts[1], parts[1].assign(model="again")])
     assert "differs at no level measurably" in metrics.vfat_finding(twice)

@@ -47,17 +47,16 @@ def _told(model: str, pressure: pd.DataFrame, moves: pd.DataFrame) -> list[str]:
     if table.empty or not table.loc["mAcc", "n"]:
         return []
     row = table.loc["mAcc"]
-    interval = "delta_low", "delta_high"
-    bounds = [100 * row[end] for end in interval]
+    value, low, high = (100 * row[name] for name in ("delta", "delta_low", "delta_high"))
     if row["apart"]:
-        verb, value = ("costs" if row["delta"] < 0 else "gains"), abs(row["delta"])
-        bounds = sorted(map(abs, bounds))
-        points = f"{verb} {100 * value:.1f} points"
+        low, high = sorted((abs(low), abs(high)))
+        what = (
+            f"{'costs' if value < 0 else 'gives'} {model} {abs(value):.1f} points [{low:.1f}, {high:.1f}] of accuracy"
+        )
     else:
-        points = f"changes by nothing that can be measured ({100 * row['delta']:+.1f} points"
-    points += f" [{bounds[0]:.1f}, {bounds[1]:.1f}]" if bounds[0] == bounds[0] else ""
-    points += "" if row["apart"] else ")"
-    sentences = [f"On the same image, a misleading sentence {points} the accuracy of {model} (n = {row['n']:,} pairs)"]
+        interval = f" [{low:.1f}, {high:.1f}]" if low == low else ""
+        what = f"makes no measurable difference to the accuracy of {model}: {value:+.1f} points{interval}"
+    sentences = [f"On the same image, a misleading sentence {what} (n = {row['n']:,} pairs)"]
     here = moves[(moves["model"] == model) & (moves["first"] == "L1") & (moves["second"] == "L3")]
     here = here[(here["start"] == "vision") & (here["end"] == "bias") & (here["starts"] > 0)]
     if here.empty:

@@ -6,7 +6,7 @@ import pytest
 
 import vfkit
 from vfkit import figures, metrics, paper_vfat
-from vfkit.metrics.vfat import LEVELS
+from vfkit.datasets.vfat_items import LEVELS
 from vfkit.readout.readout import PROBES, TAPS
 
 # --- VRS and the published values -------------------------------------------------------------------------------------

@@ -17,15 +17,13 @@ import numpy as np
 import pandas as pd
 
 from vfkit.datasets.base import unknown
+from vfkit.datasets.vfat_items import CATEGORIES, FORMATS, LEVELS
 from vfkit.judge import OUTCOMES, match, parse_choice, strip_reasoning
 from vfkit.metrics import stats
 from vfkit.metrics.labels import _require
 from vfkit.readout.rules import RULES, predict, scores
 from vfkit.sample import LETTERS
 
-LEVELS = ("L1", "L2", "L3")
-FORMATS = ("mcq", "oe")
-CATEGORIES = ("Temporal", "Physical", "Environment", "Biological", "Social", "Functional")
 READINGS = ("generation", "likelihood", "truth_or_trap")
 ALL = "all"
 MEASURES = ("mAcc", "mTDS", "other_share", "R", "VRS")

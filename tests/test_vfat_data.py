@@ -177,6 +177,8 @@ def test_a_v_fat_file_loads_row_by_row_and_says_what_is_wrong_with_each(tmp_path
         assert says in found[id], found[id]
     assert all("line" in reason for id, reason in found.items() if id in bad)
     assert vfkit.load_dataset("vfat", path=tmp_path).fingerprint == samples.fingerprint  # a folder will do
+    jsonl(tmp_path / "vfat.jsonl", [rows[0] | {"aliases": ["why"]}, *rows[1:]])
+    assert vfkit.load_dataset("vfat", path=tmp_path).fingerprint != samples.fingerprint
 
 
 def test_what_is_written_loads_as_it_was(tmp_path):

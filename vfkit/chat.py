@@ -20,6 +20,7 @@ from vfkit.models.registry import ModelUnavailable
 GIVE_UP = 8
 """So many requests in a row without an answer end the run: the endpoint is down, not the requests at fault."""
 
+MALFORMED = 2  # times that a request is repeated after a reply that is no chat completion
 IMAGE_TOKENS = 1000  # of one image, roughly: providers count between 250 and 1,600
 Messages = list[dict[str, Any]]
 
@@ -38,8 +39,9 @@ class Endpoint:
         key_env: the environment variable that holds the key; empty for a server that wants none.
         request: fields of every request beside model and messages. A thinking model needs room in its limit of tokens.
         timeout: seconds for one reply.
-        retries: how often a request is repeated after a time-out, a lost connection, a 408, 409, 429 or 5xx, or a
-            malformed reply: after the time the server asks for, else 0.5 s, doubled each time up to 8 s.
+        retries: how often a request is repeated after a time-out, a lost connection, a 408, 409, 429 or 5xx: after the
+            time the server asks for, else 0.5 s, doubled each time up to 8 s. After a malformed reply, which may have
+            been paid for, twice at most.
         concurrency: requests under way at once.
         per_minute: most requests started in a minute; None does not limit them.
         prices: US dollars for a million tokens read, and written; only for the estimate.
@@ -123,6 +125,7 @@ class Chat:
                 for future in as_completed(asked):
                     error = future.exception()
                     self._count(error)
+                    self.counters["calls"] += error is None
                     if isinstance(error, ChatError):
                         failed[asked[future]] = error
             except BaseException:
@@ -153,25 +156,24 @@ class Chat:
 
     def _ask(self, key: str, messages: Messages) -> None:
         """In a thread of its own: ask, and write the reply down at once."""
-        for attempt in range(self.endpoint.retries + 1):
+        for attempt in range(min(self.endpoint.retries, MALFORMED) + 1):
+            if attempt:
+                time.sleep(2.0 ** (attempt - 2))
             self._wait()
             reply, error = self._complete(messages)
-            if error is None or not isinstance(error, _Malformed):
+            if not isinstance(error, _Malformed):
                 break
-            time.sleep(min(0.5 * 2**attempt, 8) if attempt < self.endpoint.retries else 0)
         if error is not None:
             raise error
         self._store.add(key, reply)
-        self.counters["calls"] += 1
 
     def _complete(self, messages: Messages) -> tuple[Reply | None, Exception | None]:
         """The error is returned, not raised, so that none is chained to one that holds the request and its headers."""
         import openai
 
+        asked = {"model": self.endpoint.model, "messages": messages, "extra_body": self.endpoint.request}
         try:
-            return _reply(self._client.chat.completions.create(
-                model=self.endpoint.model, messages=messages, extra_body=self.endpoint.request
-            ), self.redact), None  # fmt: skip
+            return _reply(self._client.chat.completions.create(**asked), self.redact), None
         except (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError) as error:
             kind, what = ModelUnavailable, error
         except (openai.APIConnectionError, openai.RateLimitError, openai.InternalServerError) as error:

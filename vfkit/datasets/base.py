@@ -2,6 +2,7 @@
 
 import difflib
 import hashlib
+import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -92,12 +93,14 @@ def quotas(sizes: dict[str, int], n: int) -> dict[str, int]:
 
 
 def fingerprint(samples: Iterable[Sample], errors: Iterable[RowError] = ()) -> str:
-    """Digest of everything a model is asked, image contents included, so that edited data never pass for the old."""
+    """Digest of everything a model is asked, image contents included, and of what runs keep of each sample beside, so
+    that edited data never pass for the old."""
     file_digest = cache(_file_digest)  # several questions may share an image
     whole = hashlib.sha256()
     for s in samples:
         images = [_digest(source, file_digest) for source in s.images]
-        row = (s.id, images, s.question, s.options, s.answer, s.category, s.hint, s.prompt)
+        meta = json.dumps(s.meta, sort_keys=True, default=str)
+        row = (s.id, images, s.question, s.options, s.answer, s.category, s.hint, s.prompt, meta)
         whole.update(repr(row).encode())
     for error in errors:
         whole.update(repr(tuple(error)).encode())

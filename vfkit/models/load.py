@@ -14,6 +14,7 @@ from transformers.utils import logging
 
 from vfkit.models.api import HostedModel, load_hosted
 from vfkit.models.registry import ModelUnavailable, Spec, files, find, fingerprint
+from vfkit.readout.greedy import MAX_NEW_TOKENS
 
 # model_type of the checkpoint's config -> the module that is its adapter
 ADAPTERS = {"qwen3_vl": "vfkit.models.qwen3_vl"}
@@ -26,7 +27,7 @@ class VLM:
     """A loaded vision-language model.
 
     `counters` counts what was done with it: `encodes` (images through the vision encoder) and `prefills` (image
-    prefixes through the language model).
+    prefixes through the language model). `max_new_tokens` is the length at which its own answers are cut off.
     """
 
     name: str
@@ -37,6 +38,7 @@ class VLM:
     device: torch.device
     dtype: torch.dtype
     counters: Counter = field(default_factory=Counter)
+    max_new_tokens: int = MAX_NEW_TOKENS
 
 
 def load_model(name: str, device: str | None = None, dtype: str | None = None) -> VLM | HostedModel:

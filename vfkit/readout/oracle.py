@@ -13,7 +13,6 @@ from vfkit import prompts
 from vfkit.images import load_image
 from vfkit.readout.conversation import Prompt, open_prompt, scored_prompt
 from vfkit.readout.forward import answer_text, end_tokens, log_probs, model_inputs, tap
-from vfkit.readout.greedy import MAX_NEW_TOKENS
 from vfkit.readout.readout import TAPS, Readout
 from vfkit.sample import Sample
 
@@ -75,7 +74,7 @@ def _own_answer(vlm, inputs: dict[str, Tensor]) -> tuple[dict[str, np.ndarray], 
     """Mean states at the tokens of the model's greedy answer, and its text; every step from scratch."""
     start = inputs["input_ids"].shape[1]
     said: list[int] = []
-    while len(said) < MAX_NEW_TOKENS and not (said and said[-1] in end_tokens(vlm)):
+    while len(said) < vlm.max_new_tokens and not (said and said[-1] in end_tokens(vlm)):
         states = _states(vlm, _extended(inputs, said))
         said.append(int(log_probs(vlm, states["post_norm"][-1:]).argmax()))
     return _mean(_states(vlm, _extended(inputs, said)), slice(start, None)), answer_text(vlm, said)

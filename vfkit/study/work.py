@@ -46,7 +46,9 @@ def model(config: StudyConfig):
     """The study's model, loaded; a hosted one keeps its answers under `out/answers`, for all studies."""
     if vfkit.models.is_hosted(config.model):
         return vfkit.models.load_hosted(config.model, Path(config.out, "answers"))
-    return vfkit.load_model(config.model, device=config.device, dtype=config.dtype)
+    vlm = vfkit.load_model(config.model, device=config.device, dtype=config.dtype)
+    vlm.max_new_tokens = config.max_new_tokens
+    return vlm
 
 
 def work(

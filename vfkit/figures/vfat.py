@@ -150,7 +150,7 @@ def plot_outcome_pairs(scores: pd.DataFrame, correlations: pd.DataFrame | None =
         names = [_OUTCOMES[name][1] for name in (first, second)]
         ax.set(xlim=(-4, 108), ylim=(-4, 108), xlabel=f"{names[0]} (%)", ylabel=f"{names[1]} (%)")
         ax.set_title(_correlated(correlations, *names), fontsize=8)
-    title = f"A point: one model, format and level, {_span(own['n'].min(), own['n'].max())} answers, {_how(reading)}"
+    title = f"A point: one model, format and level (n = {_span(own['n'].min(), own['n'].max())}), {_how(reading)}"
     fig.suptitle(title, x=0.01, ha="left", fontsize=9)
     _legend(fig, axes)
     return axes

@@ -203,8 +203,8 @@ class Chat:
         time.sleep(max(0.0, start - time.monotonic()))
 
     def redact(self, text: str) -> str:
-        """Without the key, wherever a server may have repeated it."""
-        return text.replace(self._key, "***") if self.endpoint.key_env else text
+        """Without the key, wherever a server may have repeated it. A stand-in such as `EMPTY` is no secret."""
+        return text.replace(self._key, "***") if len(self._key) >= 8 else text
 
 
 class _NoAnswer(ChatError):

@@ -21,6 +21,16 @@ from vfkit.metrics.labels import (
     rule_table,
     transition_table,
 )
+from vfkit.metrics.pope import (
+    by_case,
+    pope_margin_table,
+    pope_table,
+    pope_transition_table,
+    prior_drift_table,
+    prior_table,
+    question_priors,
+)
+from vfkit.metrics.runs import across_runs
 from vfkit.metrics.scaling import (
     by_model,
     rank_agreement,
@@ -38,6 +48,7 @@ from vfkit.metrics.spectrum import (
     spectrum_table,
 )
 from vfkit.metrics.summary import finding, scale_finding
+from vfkit.metrics.verdict import verdict, verdict_table
 from vfkit.metrics.vfat import vfat_answers, vfat_scores, vfat_table, vrs
 from vfkit.metrics.vfat_compare import (
     vfat_correlations,
@@ -52,9 +63,11 @@ from vfkit.metrics.vfat_summary import vfat_finding
 __all__ = [
     "UNION",
     "accuracy_table",
+    "across_runs",
     "band_edges",
     "band_power",
     "by_model",
+    "by_case",
     "cohens_d",
     "compare_table",
     "control_distances",
@@ -71,6 +84,12 @@ __all__ = [
     "overlay_table",
     "phase_coherence",
     "rank_agreement",
+    "pope_margin_table",
+    "pope_table",
+    "pope_transition_table",
+    "prior_drift_table",
+    "prior_table",
+    "question_priors",
     "rescore",
     "rule_table",
     "sample_drift",
@@ -95,4 +114,6 @@ __all__ = [
     "vfat_table",
     "vfat_transitions",
     "vrs",
+    "verdict",
+    "verdict_table",
 ]

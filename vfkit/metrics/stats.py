@@ -33,6 +33,7 @@ def of_sums(
     function: Callable,
     clusters,
     groups=None,
+    parts: int = 1,
     n_boot: int = N_BOOT,
     level: float = LEVEL,
     seed: int = SEED,
@@ -41,6 +42,7 @@ def of_sums(
 
     Args:
         columns: each one number per row, none missing; the last is the denominator: what makes a row count.
+        parts: in how many equal parts `columns` come, each with its denominator last.
         function: of one array of sums per column, element by element, to an array of values.
         clusters: the image of each row. All clusters are resampled together, so groups stay paired.
         groups: what to tabulate by (one value per row); None for a single row labelled `all`.
@@ -54,7 +56,8 @@ def of_sums(
     if groups is None:
         groups = np.full(len(np.asarray(clusters)), "all", dtype=object)
     sums, names = _cluster_sums(columns, clusters, groups)  # [column, cluster, group]
-    contributing = (sums[-1] != 0).sum(axis=0)
+    step = len(sums) // parts
+    contributing = (sums[step - 1 :: step] != 0).sum(axis=1).min(axis=0)
     value = function(*sums.sum(axis=1))
     draws = np.moveaxis(_resample(sums, n_boot, seed), 1, 0)  # [column, boot, group]
     low, high = _percentiles(function(*draws), level, contributing)
@@ -67,6 +70,39 @@ def mean(values, clusters, groups=None, **options) -> pd.DataFrame:
     values = np.asarray(values, dtype=float)
     there = np.isfinite(values)
     return ratio(np.where(there, values, 0.0), there.astype(float), clusters, groups, **options)
+
+
+def difference(
+    numerator, denominator, other_numerator, other_denominator, clusters, groups=None, **options
+) -> pd.DataFrame:
+    """Difference of two ratios of sums over the same clusters, which are resampled jointly: paired. As `ratio` else;
+    `value` and interval are NaN where either denominator sums to zero, or fewer than two images have one."""
+    columns = [numerator, denominator, other_numerator, other_denominator]
+    return of_sums(columns, _less(_divide), clusters, groups, parts=2, **options)
+
+
+def median(values, clusters, groups=None, n_boot: int = N_BOOT, level: float = LEVEL, seed: int = SEED) -> pd.DataFrame:
+    """Median per group with its clustered interval; rows whose value is not finite are left out. Else as `ratio`."""
+    values = np.asarray(values, dtype=float)
+    groups = np.full(len(values), "all", dtype=object) if groups is None else np.asarray(groups, dtype=object)
+    cluster, images = pd.factorize(np.asarray(clusters, dtype=object), sort=True)
+    group, names = pd.factorize(groups)
+    weights = _draw(len(images), n_boot, seed)  # the same images for every group: groups stay paired
+    found = []
+    for number in range(len(names)):
+        here = (group == number) & np.isfinite(values)
+        order = np.argsort(values[here], kind="stable")
+        ordered, owner = values[here][order], cluster[here][order]
+        if not len(ordered):
+            found.append((np.nan, np.nan, np.nan, 0))
+            continue
+        step = max(1, _BATCH // len(ordered))
+        parts = [weights[start : start + step, owner] for start in range(0, n_boot, step)]
+        draws = np.concatenate([_weighted_medians(ordered, part) for part in parts])[:, None]
+        contributing = np.array([len(np.unique(owner))])
+        low, high = _percentiles(draws, level, contributing)
+        found.append((float(np.median(ordered)), low[0], high[0], contributing[0]))
+    return pd.DataFrame(found, columns=["value", "low", "high", "clusters"], index=pd.Index(names, name="group"))
 
 
 def paired_difference(
@@ -89,9 +125,7 @@ def paired_of_sums(
     function: Callable,
     on: str | list[str] = "sample_id",
     cluster: str = "image_id",
-    n_boot: int = N_BOOT,
-    level: float = LEVEL,
-    seed: int = SEED,
+    **options,
 ) -> dict:
     """Difference first - second of a function of sums on the samples both frames hold, images resampled jointly.
 
@@ -109,14 +143,18 @@ def paired_of_sums(
         return {"samples": 0} | dict.fromkeys(("first", "second", "difference", "low", "high"), np.nan)
     image = first.drop_duplicates(on).set_index(on, drop=False).loc[common, cluster]
     numbers = [frame.loc[common, name] for frame in pair for name in columns]
-    sums, _ = _cluster_sums(numbers, image, np.zeros(len(common)))  # [2 column, cluster, 1]
-    k = len(columns)
-    a, b = (float(function(*half.sum(axis=1))[0]) for half in (sums[:k], sums[k:]))
-    draws = np.moveaxis(_resample(sums, n_boot, seed), 1, 0)  # [2 column, boot, 1]
-    difference = function(*draws[:k]) - function(*draws[k:])
-    contributing = (sums[[k - 1, -1]] != 0).sum(axis=1).min(axis=0)
-    low, high = (float(bound[0]) for bound in _percentiles(difference, level, contributing))
+    found = of_sums(numbers, _less(function), image, parts=2, **options).iloc[0]
+    a, b = (
+        float(function(*(number.sum() for number in half)))
+        for half in (numbers[: len(columns)], numbers[len(columns) :])
+    )
+    low, high = float(found["low"]), float(found["high"])
     return {"samples": len(common), "first": a, "second": b, "difference": a - b, "low": low, "high": high}
+
+
+def _less(function: Callable) -> Callable:
+    """What `function` makes of the first half of its arguments, less what it makes of the second."""
+    return lambda *sums: function(*sums[: len(sums) // 2]) - function(*sums[len(sums) // 2 :])
 
 
 def mcnemar(first, second) -> dict:
@@ -179,6 +217,22 @@ def _percentiles(draws: np.ndarray, level: float, contributing: np.ndarray) -> t
         tail = (1 - level) / 2
         low[enough], high[enough] = np.nanquantile(draws[:, enough], [tail, 1 - tail], axis=0)
     return low, high
+
+
+def _draw(n: int, n_boot: int, seed: int) -> np.ndarray:
+    """How often each of `n` clusters is drawn, with replacement [boot, cluster]."""
+    drawn = np.random.default_rng(seed).integers(n, size=(n_boot, n)) + n * np.arange(n_boot)[:, None]
+    return np.bincount(drawn.ravel(), minlength=n_boot * n).reshape(n_boot, n)
+
+
+def _weighted_medians(ordered: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Medians [boot] of ascending values, each there as often as `weights` [boot, value] say; NaN of none."""
+    total = weights.cumsum(axis=1)
+    n, some = total[:, -1:], total[:, -1] > 0
+    below, above = ((total < place).sum(axis=1)[some] for place in ((n + 1) // 2, n // 2 + 1))
+    medians = np.full(len(weights), np.nan)
+    medians[some] = (ordered[below] + ordered[above]) / 2
+    return medians
 
 
 def _divide(numerator, denominator):

@@ -77,14 +77,15 @@ def work(
     bases = _bases(config, chunk, vlm, errors)
 
     plan: list[tuple[Base, Instance]] = []
+    held: dict[str, Image] = {}
     for base in bases:
         if not suite.families:
             continue
         try:
             if base.prediction is None:
                 raise ValueError("the answer to the base names no option, so that nothing can be seen to flip")
-            instances = suite.instances(base.sample, base.prediction, base.images)
-            plan += [(base, one if base.readout.scored else _asked_once(one)) for one in instances]
+            for one in suite.instances(base.sample, base.prediction, base.images):
+                plan.append((base, _held_once(one if base.readout.scored else _asked_once(one), held)))
         except Exception as error:
             errors.append(_error_row(base.sample, "all", "perturb", error))
     plan += [(base, one) for base in bases for one in _controls(config, base, partners or {})]
@@ -141,6 +142,11 @@ def _asked_once(instance: Instance) -> Instance:
     if instance.family != "identity":
         return instance
     return replace(instance, images=(), reason="a hosted model is asked once about the same pixels")
+
+
+def _held_once(instance: Instance, held: dict[str, Image]) -> Instance:
+    """The instance with images of equal content, which questions on one image have many of, held in memory once."""
+    return replace(instance, images=tuple(held.setdefault(content_hash(image), image) for image in instance.images))
 
 
 def _controls(config: StudyConfig, base: Base, partners: Partners) -> list[Instance]:
@@ -217,8 +223,9 @@ def _row(config: StudyConfig, base: Base, instance: Instance, readout: Any) -> d
             row |= {part: options[part].tolist() for part in ("logp_text", "logp_end", "logp_letter", "n_tokens")}
         else:
             row |= measures.answers(readout)
-        row["image_hash"] = _hash(instance.images)
-        row["width"], row["height"] = instance.images[0].size
+        if instance.images:  # a blank may be none at all
+            row["image_hash"] = _hash(instance.images)
+            row["width"], row["height"] = instance.images[0].size
     return row
 
 

@@ -71,8 +71,9 @@ def select(samples: list[Sample], n: int | None, seed: int, subset: int = 0) -> 
     """`n` samples in seeded order, each category in proportion to its size; None or a large `n` takes all.
 
     Those whose `meta` names the same `image` (several questions on one image) follow each other, so that it is encoded
-    once; those of the same `item` (V-FAT's six questions about one thing) are chosen together. `subset` counts choices of `n` that share no sample: 0 is the choice itself, each next one is made alike among
-    the samples that those before it have left.
+    once; those of the same `item` (V-FAT's six questions about one thing) are chosen together. `subset` counts choices
+    of `n` that share no sample: 0 is the choice itself, each next one is made alike among the samples that those before
+    it have left.
 
     Raises:
         ValueError: there are too few samples for so many subsets.

@@ -42,10 +42,10 @@ def of_sums(
 
     Args:
         columns: each one number per row, none missing; the last is the denominator: what makes a row count.
-        parts: in how many equal parts `columns` come, each with its denominator last.
         function: of one array of sums per column, element by element, to an array of values.
         clusters: the image of each row. All clusters are resampled together, so groups stay paired.
         groups: what to tabulate by (one value per row); None for a single row labelled `all`.
+        parts: in how many equal parts `columns` come, each with its denominator last.
         n_boot, level, seed: resamples, coverage, and the seed of the draws.
 
     Returns:
@@ -144,10 +144,8 @@ def paired_of_sums(
     image = first.drop_duplicates(on).set_index(on, drop=False).loc[common, cluster]
     numbers = [frame.loc[common, name] for frame in pair for name in columns]
     found = of_sums(numbers, _less(function), image, parts=2, **options).iloc[0]
-    a, b = (
-        float(function(*(number.sum() for number in half)))
-        for half in (numbers[: len(columns)], numbers[len(columns) :])
-    )
+    totals = [number.sum() for number in numbers]
+    a, b = (float(function(*half)) for half in (totals[: len(columns)], totals[len(columns) :]))
     low, high = float(found["low"]), float(found["high"])
     return {"samples": len(common), "first": a, "second": b, "difference": a - b, "low": low, "high": high}
 

@@ -2,5 +2,6 @@
 
 from vfkit.study.config import StudyConfig
 from vfkit.study.run import Run, open_run, run_study
+from vfkit.study.sweep import Sweep, lineup, run_sweep
 
-__all__ = ["Run", "StudyConfig", "open_run", "run_study"]
+__all__ = ["Run", "StudyConfig", "Sweep", "lineup", "open_run", "run_study", "run_sweep"]

@@ -21,6 +21,16 @@ from vfkit.metrics.labels import (
     rule_table,
     transition_table,
 )
+from vfkit.metrics.spectral import (
+    ablation_table,
+    attack_table,
+    audit_table,
+    band_test,
+    noise_table,
+    threshold_table,
+    thresholds,
+    trace_table,
+)
 from vfkit.metrics.spectrum import (
     band_edges,
     band_power,
@@ -33,9 +43,13 @@ from vfkit.metrics.summary import finding
 
 __all__ = [
     "UNION",
+    "ablation_table",
     "accuracy_table",
+    "attack_table",
+    "audit_table",
     "band_edges",
     "band_power",
+    "band_test",
     "cohens_d",
     "compare_table",
     "control_distances",
@@ -49,6 +63,7 @@ __all__ = [
     "flip_table",
     "inside_correlations",
     "margin_table",
+    "noise_table",
     "overlay_table",
     "phase_coherence",
     "rescore",
@@ -57,5 +72,8 @@ __all__ = [
     "spectrum_against",
     "spectrum_of",
     "spectrum_table",
+    "threshold_table",
+    "thresholds",
+    "trace_table",
     "transition_table",
 ]

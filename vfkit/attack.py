@@ -64,9 +64,9 @@ def attacked(
         batch_tokens: the engine's batch size; here batches are `ROOM` times smaller.
 
     Returns:
-        For each base its instances, and an exception in the place of each that failed. `params` of an adversarial instance: those of the
-        family, `label` and `trace` (the label's margin at every step), and, of the perturbation, `leakage` before
-        rounding and `max_abs`, `rms`, `leakage_8bit` after it. Its noise is an instance of the family
+        For each base its instances, and an exception in the place of each that failed. `params` of an adversarial
+        instance: those of the family, `label` and `trace` (the label's margin at every step), and, of the perturbation,
+        `leakage` before rounding and `max_abs`, `rms`, `leakage_8bit` after it. Its noise is an instance of the family
         `<family>_noise`: signs of noise in the band, projected as the attack is and no larger in RMS than it.
 
     Raises:

@@ -3,9 +3,13 @@
 from vfkit.figures.drift import plot_drift, plot_drift_histograms, plot_embedding
 from vfkit.figures.inside import plot_dirichlet, plot_spectrum
 from vfkit.figures.labels import plot_flips, plot_gallery, plot_margins, plot_transitions
+from vfkit.figures.spectral import plot_ablation, plot_adversarial, plot_attacks, plot_noise, plot_traces
 from vfkit.figures.style import save, styled
 
 __all__ = [
+    "plot_ablation",
+    "plot_adversarial",
+    "plot_attacks",
     "plot_dirichlet",
     "plot_drift",
     "plot_drift_histograms",
@@ -13,7 +17,9 @@ __all__ = [
     "plot_flips",
     "plot_gallery",
     "plot_margins",
+    "plot_noise",
     "plot_spectrum",
+    "plot_traces",
     "plot_transitions",
     "save",
     "styled",

@@ -89,10 +89,9 @@ def attack_table(records: pd.DataFrame, rule: str = "paper") -> pd.DataFrame:
         rule: the study's scoring rule.
 
     Returns:
-        Rows (`family`, `eps`, `target`): `samples` attacked, `success`, `flips` (answers changed) with the intervals of
-        both; `control`, the flip rate of the noise, and the paired `difference` success - control with their
-        intervals; `p` of McNemar's test (a sample's control flips if any of its draws did) and `p_holm`; and
-        `not_applicable`.
+        Rows (`family`, `eps`, `target`): `samples` attacked, `success_rate` and `flip_rate` (answers changed),
+        `control_rate`, the flip rate of the noise, and the paired `difference` success - control, all with intervals;
+        `p` of McNemar's test (a sample's control flips if any of its draws did) and `p_holm`; and `not_applicable`.
     """
     rows = _attacks(records, rule)
     keys = ["family", "eps", "target"]
@@ -100,10 +99,10 @@ def attack_table(records: pd.DataFrame, rule: str = "paper") -> pd.DataFrame:
     table = own.groupby(keys, sort=False)["sample"].nunique().to_frame("samples")
     for name in ("success", "flip"):
         found = stats.mean(own[name], own.image, pd.MultiIndex.from_frame(own[keys]))
-        table = _join(table, "flips" if name == "flip" else name, _keyed(found, keys))
-    tests = []
+        table = _join(table, f"{name}_rate", _keyed(found, keys))
+    tests, ends = [], {"value": "", "low": "_low", "high": "_high"}
     for key in table.index:
-        pair = [part[(part[keys] == key).all(axis=1)] for part in (own, noise)]
+        pair = [part[(part[keys] == list(key)).all(axis=1)] for part in (own, noise)]
         pair[0], pair[1] = pair[0].assign(hit=pair[0].success.astype(float)), pair[1].assign(hit=pair[1].flip * 1.0)
         control = stats.mean(pair[1].hit, pair[1].image) if len(pair[1]) else None
         test = stats.paired_difference(*pair, "hit", "one", on="sample", cluster="image")
@@ -111,8 +110,9 @@ def attack_table(records: pd.DataFrame, rule: str = "paper") -> pd.DataFrame:
         bounds = dict.fromkeys(("value", "low", "high"), np.nan) if control is None else control.iloc[0]
         test = {"difference": test["difference"], "difference_low": test["low"], "difference_high": test["high"]}
         test |= stats.mcnemar(either.iloc[:, 0], either.iloc[:, 1])
-        tests.append({"control": bounds["value"], "control_low": bounds["low"], "control_high": bounds["high"]} | test)
+        tests.append({f"control_rate{end}": bounds[name] for name, end in ends.items()} | test)
     table = table.join(pd.DataFrame(tests, index=table.index))
+    table["not_applicable"] = _not_applicable(records).reindex(table.index, fill_value=0)
     if len(table):
         table["p_holm"] = stats.holm(table["p"])
     return _tidy(table, ATTACKS)
@@ -136,7 +136,7 @@ def audit_table(records: pd.DataFrame) -> pd.DataFrame:
     Returns:
         Rows (`family`, `scaling`, `eps`): `instances`; `max_abs` (the largest of all), mean `rms`, both after rounding
         to 8 bits; mean and largest `leakage`, the share of energy outside the band, before rounding (attacks) and
-        after it (`leakage_8bit`); `within` = share of instances whose largest value is at most eps + half a grey level
+        after it (`leakage_8bit`); `within_share` of instances whose largest value is at most eps + half a grey level
         (noise scaled by RMS has no such bound).
     """
     families = (*NOISE, *(f"{family}{end}" for family in ATTACKS for end in ("", "_noise")))
@@ -147,7 +147,7 @@ def audit_table(records: pd.DataFrame) -> pd.DataFrame:
     table = grouped.size().to_frame("instances").assign(max_abs=grouped.max_abs.max(), rms=grouped.rms.mean())
     for name in ("leakage", "leakage_8bit"):
         table[name], table[f"{name}_max"] = grouped[name].mean(), grouped[name].max()
-    return _tidy(table.assign(within=grouped.within.mean()), families)
+    return _tidy(table.assign(within_share=grouped.within.mean()), families)
 
 
 def band_test(records: pd.DataFrame, scaling: str = "rms", bound: float = BOUND) -> pd.DataFrame:
@@ -157,10 +157,11 @@ def band_test(records: pd.DataFrame, scaling: str = "rms", bound: float = BOUND)
         scaling: `rms` compares bands at equal strength. bound: rates that differ by less count as the same.
 
     Returns:
-        One row per eps and one over all (`eps` NaN): `samples`, `low`, `high` flip rates, `difference` with its 95 %
-        interval, `inner_low`, `inner_high` its 90 % interval, `bound`, and `verdict`: `H1: low` (or `high`) flips
-        more, if the 95 % interval leaves zero out and the rates are not equivalent; `H2: equivalent` if the 90 %
-        interval lies within the bound (two one-sided tests at 5 %); else `undecided`.
+        One row per eps and one over all (`eps` NaN): `samples`, `low_rate`, `high_rate`, their `difference` with its
+        95 % interval, the same as `difference_90` with its 90 % interval, `bound_rate`, and `verdict`:
+        `H2: equivalent` if the 90 % interval lies within the bound (two one-sided tests at 5 %); else
+        `H1: low flips more`, or `high flips more`, if the 95 % interval leaves zero out; else `undecided`; and
+        `nothing flips` where neither band flips any answer, which says nothing of either.
     """
     rows = _spectral(records, ("noise_low", "noise_high"), "scaling", "eps")
     rows = rows[rows.scaling == scaling]
@@ -170,15 +171,18 @@ def band_test(records: pd.DataFrame, scaling: str = "rms", bound: float = BOUND)
         pair = [part[part.family == f"noise_{band}"] for band in ("low", "high")]
         wide = stats.paired_difference(*pair, "flip", "one", on="sample", cluster="image")
         inner = stats.paired_difference(*pair, "flip", "one", on="sample", cluster="image", level=0.9)
-        row = {"eps": eps, "samples": wide["samples"], "low": wide["first"], "high": wide["second"]}
+        row = {"eps": eps, "samples": wide["samples"], "low_rate": wide["first"], "high_rate": wide["second"]}
         row |= {"difference": wide["difference"], "difference_low": wide["low"], "difference_high": wide["high"]}
-        row |= {"inner_low": inner["low"], "inner_high": inner["high"], "bound": bound}
+        row |= {"difference_90": wide["difference"], "difference_90_low": inner["low"]}
+        row |= {"difference_90_high": inner["high"], "bound_rate": bound}
         found.append(row | {"verdict": _verdict(row)})
     return pd.DataFrame(found)
 
 
 def _verdict(row: dict) -> str:
-    if -row["bound"] < row["inner_low"] and row["inner_high"] < row["bound"]:
+    if row["low_rate"] == row["high_rate"] == 0:
+        return "nothing flips"
+    if -row["bound_rate"] < row["difference_90_low"] and row["difference_90_high"] < row["bound_rate"]:
         return "H2: equivalent"
     if row["difference_low"] > 0:
         return "H1: low flips more"
@@ -216,6 +220,14 @@ def _attacks(records: pd.DataFrame, rule: str) -> pd.DataFrame:
     reached = rows.prediction.to_numpy() == pd.to_numeric(rows.label).to_numpy(float)
     rows["success"] = np.where(rows.target == "", rows.flip & fell, reached)
     return rows
+
+
+def _not_applicable(records: pd.DataFrame) -> pd.Series:
+    """Attacks that could not be (one option; the answer is the target), by family, eps and target."""
+    left = records[records["family"].isin(ATTACKS) & ~records["applicable"]]
+    params = [json.loads(text) for text in left["params"]]
+    keys = {"eps": [round(255 * each["eps"], 4) for each in params], "target": [each["target"] for each in params]}
+    return pd.DataFrame({"family": left["family"]} | keys).groupby(["family", *keys]).size()
 
 
 def _score(row, rule: str, option: int) -> float:

@@ -37,7 +37,7 @@ def _show(axis: str, value: Any) -> str:
 
 
 def _noise(band: str) -> Callable[..., Iterator[Member]]:
-    """`trials` draws for each scaling and eps; a draw is the sample's and the trial's, shared by all bands and sizes."""
+    """`trials` draws for each scaling and eps; a draw is the sample's and the trial's, for all bands and sizes."""
 
     def members(sample: Sample, base: int, trials: int, cutoff: float, **axes) -> Iterator[Member]:
         if trials < 1:

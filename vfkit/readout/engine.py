@@ -42,7 +42,7 @@ class _Asked:
 class _Group:
     """Requests that share an image prefix, read as one row."""
 
-    images: tuple[Image, ...]
+    images: tuple[Image | Tensor, ...]
     asked: list[_Asked]
     length: int  # tokens of the row: what batches are built by
 

@@ -8,7 +8,8 @@ from jaxtyping import Float
 from PIL.Image import Image
 from torch import Tensor
 
-Conversation = tuple[list[dict], tuple[Image, ...]]
+Conversation = tuple[list[dict], tuple[Image | Tensor, ...]]
+"""A conversation and its images; as tensors, float [3, height, width] in [0, 255]."""
 
 
 @torch.inference_mode(False)  # processors keep tensors for later calls, which may want gradients
@@ -23,7 +24,7 @@ def model_inputs(vlm, conversations: list[Conversation], answered: bool = False)
     return {key: value.to(vlm.dtype) if value.is_floating_point() else value for key, value in tensors.items()}
 
 
-def _with_images(messages: list[dict], images: tuple[Image, ...]) -> list[dict]:
+def _with_images(messages: list[dict], images: tuple[Image | Tensor, ...]) -> list[dict]:
     left = iter(images)
 
     def filled(part: dict) -> dict:

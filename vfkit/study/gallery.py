@@ -34,9 +34,10 @@ def adversarial(run: Run) -> list[dict[str, Any]]:
     that flipped if any did, and of those the surest base answer."""
     rows = run.records()
     rows = rows[rows.family.isin(ATTACKS) & rows.prediction.notna()]
-    params = rows.params.map(json.loads)
     base = run.records().query("family == 'base'").set_index("sample_id").margin
-    rows = rows.assign(eps=params.str["eps"], flip=rows.prediction != rows.base_prediction)
+    rows = rows.assign(
+        eps=[json.loads(text)["eps"] for text in rows.params], flip=rows.prediction != rows.base_prediction
+    )
     rows = rows.assign(base=rows.sample_id.map(base)).sort_values(["eps", "flip", "base"], ascending=False)
     chosen = rows.drop_duplicates("family").sort_values("family", key=lambda f: f.map(ATTACKS.index))
     return _items(run, chosen)

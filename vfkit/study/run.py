@@ -69,7 +69,7 @@ class Run:
         return store.read(self.folder, "controls")
 
     def images(self) -> pd.DataFrame:
-        """Adversarial images and their noise controls: sample_id, instance, number (place in the sample), png (bytes of the file)."""
+        """Adversarial images and their noise controls: sample_id, instance, number (place in the sample), png."""
         return store.read(self.folder, "images")
 
     def table(self, name: str, **options: Any) -> pd.DataFrame:

@@ -140,7 +140,7 @@ def _adversarial(config: StudyConfig, vlm, suite, bases: list[Base], errors: lis
 
 
 def _kept_images(base: Base, instance: Instance) -> list[dict[str, Any]]:
-    """Adversarial images and their controls as they were scored: what made them is too dear to be done again for a look at them."""
+    """Adversarial images and their controls as they were scored: too dear to be made again for a look at them."""
     if instance.family.removesuffix("_noise") not in ATTACKS:
         return []
     who = {"sample_id": base.sample.id, "instance": instance.name}

@@ -60,14 +60,14 @@ def test_scores_are_the_engines(vlm, samples, rule):
     samples = [sample for sample in samples if sample.prompt == "mcq"]
     for sample, found in zip(samples, scored(vlm, samples, [opened(s) for s in samples], rule), strict=True):
         expected = vfkit.read(vlm, sample, probes=False).scores(rule)
-        np.testing.assert_allclose(found.numpy(), expected, atol=1e-4)
+        np.testing.assert_allclose(found.detach().numpy(), expected, atol=1e-4)
 
 
 def test_scores_of_two_images_are_the_engines(vlm, samples):
     images = (opened(samples[0])[0], opened(samples[1])[0].resize((200, 256)))
     both = replace(samples[0], images=images)
     (found,) = scored(vlm, [both], [images])
-    np.testing.assert_allclose(found.numpy(), vfkit.read(vlm, both, probes=False).scores(), atol=1e-4)
+    np.testing.assert_allclose(found.detach().numpy(), vfkit.read(vlm, both, probes=False).scores(), atol=1e-4)
 
 
 def test_gradients_agree_with_finite_differences(samples):
@@ -87,8 +87,10 @@ def test_gradients_agree_with_finite_differences(samples):
     for direction in (slope, torch.from_numpy(draw.normal(size=slope.shape))):
         direction = direction / direction.norm()
         with torch.no_grad():
-            difference = (margin(clean + 1e-4 * direction) - margin(clean - 1e-4 * direction)) / 2e-4
-        assert float((slope * direction).sum()) == pytest.approx(float(difference), rel=1e-4)
+            difference = (margin(clean + 1e-2 * direction) - margin(clean - 1e-2 * direction)) / 2e-2
+        assert float((slope * direction).sum()) == pytest.approx(
+            float(difference), rel=1e-3
+        )  # the processor computes in float32
     assert slope.abs().max() > 0 and (slope != 0).float().mean() > 0.5  # it reaches the raw pixels
 
 
@@ -160,7 +162,7 @@ def test_noise_is_no_larger_than_its_attack_and_chosen_against_nothing(attacked)
         for own, noise in zip(found[::2], found[1::2], strict=True):
             assert noise.family == f"{own.family}_noise" and noise.params["band"] == own.params["band"]
             assert noise.params["rms"] <= 1.1 * own.params["rms"] + 0.3 / 255
-            assert noise.params["rms"] >= 0.7 * own.params["rms"]
+            assert noise.params["rms"] >= 0.9 * own.params["rms"] - 0.5 / 255  # which rounding may take
 
 
 @pytest.mark.parametrize("target", ["second", "last", "A"])

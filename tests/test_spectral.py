@@ -284,7 +284,7 @@ def test_figures_show_every_number(tmp_path):
     item = {"base_image": base, "image": spectral.noise(base, 8 / 255, "low", "max", 0.25, "s"), "family": "pgd_low_8"}
     item |= {"question": "What $is$ it?", "base_answer": "a", "answer": "b"}
     axes = figures.plot_adversarial([item])
-    assert axes.shape == (1, 4) and "8 grey levels" in axes[0, 1].get_title()
+    assert axes.shape == (1, 4) and "8 grey levels" in axes[0, 1].get_title("left")
     figures.save(axes[0, 0].figure, tmp_path, "panel", frame[["sample_id"]])
     with pytest.raises(ValueError, match="at least one"):
         figures.plot_adversarial([])

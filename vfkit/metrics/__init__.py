@@ -21,6 +21,16 @@ from vfkit.metrics.labels import (
     rule_table,
     transition_table,
 )
+from vfkit.metrics.pope import (
+    by_case,
+    pope_margin_table,
+    pope_table,
+    pope_transition_table,
+    prior_drift_table,
+    prior_table,
+    question_priors,
+)
+from vfkit.metrics.runs import across_runs
 from vfkit.metrics.spectral import (
     ablation_table,
     attack_table,
@@ -40,16 +50,19 @@ from vfkit.metrics.spectrum import (
     spectrum_table,
 )
 from vfkit.metrics.summary import finding
+from vfkit.metrics.verdict import verdict, verdict_table
 
 __all__ = [
     "UNION",
     "ablation_table",
     "accuracy_table",
+    "across_runs",
     "attack_table",
     "audit_table",
     "band_edges",
     "band_power",
     "band_test",
+    "by_case",
     "cohens_d",
     "compare_table",
     "control_distances",
@@ -66,6 +79,12 @@ __all__ = [
     "noise_table",
     "overlay_table",
     "phase_coherence",
+    "pope_margin_table",
+    "pope_table",
+    "pope_transition_table",
+    "prior_drift_table",
+    "prior_table",
+    "question_priors",
     "rescore",
     "rule_table",
     "sample_drift",
@@ -76,4 +95,6 @@ __all__ = [
     "thresholds",
     "trace_table",
     "transition_table",
+    "verdict",
+    "verdict_table",
 ]

@@ -37,7 +37,7 @@ class Question:
 def question(vlm, sample: Sample, images: Sequence[Image.Image]) -> Question:
     """Raises ValueError where the processor or its chat template refuses the sample."""
     prompt = scored_prompt(sample, len(images), vlm.processor, vlm.adapter.placeholder(vlm.processor))
-    tokens = sum(vlm.adapter.n_image_tokens(vlm.processor, *image.size) for image in images)
+    tokens = sum(vlm.adapter.n_image_tokens(vlm.processor, [image.size for image in images]))
     return Question(sample, prompt, tokens + engine._length(prompt))
 
 

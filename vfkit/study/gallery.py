@@ -5,7 +5,6 @@ from typing import Any
 
 import pandas as pd
 
-from vfkit.datasets import load_dataset
 from vfkit.images import content_hash, load_image
 from vfkit.perturb import ATTACKS, natural_suite
 from vfkit.study.run import Run
@@ -22,7 +21,7 @@ def flipped(run: Run, n: int = 6) -> list[dict[str, Any]]:
     """
     rows = run.records()
     base = rows[rows.family == "base"].set_index("sample_id").margin
-    flips = rows[(rows.prediction != rows.base_prediction) & rows.prediction.notna()]
+    flips = rows[(rows.prediction != rows.base_prediction) & rows.prediction.notna() & rows.image_hash.notna()]
     flips = flips.assign(base=flips.sample_id.map(base)).sort_values("base", ascending=False, kind="stable")
     flips = flips.assign(turn=flips.groupby("family").cumcount())
     chosen = flips.drop_duplicates(["sample_id", "family"]).sort_values("turn", kind="stable").head(n)
@@ -45,7 +44,7 @@ def adversarial(run: Run) -> list[dict[str, Any]]:
 
 def _items(run: Run, chosen: pd.DataFrame) -> list[dict[str, Any]]:
     config = run.config
-    samples = load_dataset(config.dataset, config.n, config.seed, config.dataset_path, **config.dataset_options)
+    samples = config.load_samples()
     by_id = {sample.id: sample for sample in samples}
     suite = natural_suite(config.families, config.family_params)
     kept = run.images().groupby(["sample_id", "instance"]).png.first()

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import tiny
 import torch
 from PIL import Image
 
@@ -101,6 +102,24 @@ def test_values_are_of_the_rounded_image_and_gradients_of_the_floats(vlm, sample
     (scores,) = gradient.option_scores(vlm, [question], [(off,)], "paper")
     np.testing.assert_allclose(scores.detach().numpy(), vfkit.read(vlm, sample, probes=False).scores(), atol=1e-4)
     assert torch.autograd.grad(scores[0], off)[0].abs().max() > 0
+
+
+@pytest.mark.parametrize("name", tiny.ALL)
+def test_every_architecture_passes_its_gradient(tiny_vlm, name):
+    vlm = tiny_vlm(name)
+    draw, samples, images = np.random.default_rng(0), [], []
+    for n_images, (width, height) in ((1, (64, 64)), (1, (96, 60)), (2, (40, 90))):
+        samples.append(vfkit.Sample(str(len(samples)), (), "Which shape is teal?", ("star", "ring", "a red ring")))
+        pixels = draw.integers(0, 256, (n_images, height, width, 3), dtype=np.uint8)
+        images.append(tuple(Image.fromarray(each) for each in pixels))
+    leaves = [tuple(plane.requires_grad_() for plane in planes(each)) for each in images]
+    questions = [gradient.question(vlm, *pair) for pair in zip(samples, images, strict=True)]
+    scores = gradient.option_scores(vlm, questions, leaves, "paper")
+    for sample, each, found in zip(samples, images, scores, strict=True):
+        expected = vfkit.read(vlm, sample, each, probes=False).scores()
+        np.testing.assert_allclose(found.detach().numpy(), expected, atol=1e-4)
+    flat = [plane for each in leaves for plane in each]
+    assert all(slope.any() for slope in torch.autograd.grad(sum(each[0] - each[1] for each in scores), flat))
 
 
 # --- what an attack returns -------------------------------------------------------------------------------------------

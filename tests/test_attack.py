@@ -85,13 +85,12 @@ def test_gradients_agree_with_finite_differences(samples):
     plane = clean.clone().requires_grad_()
     (slope,) = torch.autograd.grad(margin(plane), plane)
     draw = np.random.default_rng(0)
-    for direction in (slope, torch.from_numpy(draw.normal(size=slope.shape))):
+    for direction, h in ((slope, 0.01), (torch.from_numpy(draw.normal(size=slope.shape)), 0.3)):
         direction = direction / direction.norm()
         with torch.no_grad():
-            difference = (margin(clean + 1e-2 * direction) - margin(clean - 1e-2 * direction)) / 2e-2
-        assert float((slope * direction).sum()) == pytest.approx(
-            float(difference), rel=1e-3
-        )  # the processor computes in float32
+            difference = (margin(clean + h * direction) - margin(clean - h * direction)) / (2 * h)
+        expected = pytest.approx(float(difference), rel=3e-3)  # the processor computes in float32
+        assert float((slope * direction).sum()) == expected
     assert slope.abs().max() > 0 and (slope != 0).float().mean() > 0.5  # it reaches the raw pixels
 
 

@@ -140,7 +140,7 @@ def plot_adversarial(items: list[dict], cutoff: float = 0.25) -> np.ndarray:
         row[0].imshow(clean)
         row[1].imshow(np.clip(0.5 + gain * delta, 0, 1))
         row[2].imshow(image)
-        row[3].imshow(power, extent=(-0.5, 0.5, -0.5, 0.5), vmin=power.max() - 60, cmap="magma", aspect="auto")
+        row[3].imshow(power, extent=(-0.5, 0.5, -0.5, 0.5), vmin=power.max() - 60, cmap="magma")
         row[3].add_patch(plt.Circle((0, 0), cutoff * np.sqrt(0.5), fill=False, color="white", linestyle="--"))
         question = fill(shorten(str(item["question"]), 66, placeholder=" ..."), _ANSWER_WIDTH)
         row[0].set_title(question, fontsize=8, parse_math=False)

@@ -56,6 +56,17 @@ def test_05_holds_two_models_against_each_other(tmp_path):
     assert "differs at no level measurably" in _printed(tmp_path)  # the same model twice
 
 
+def test_03_shows_noise_ablation_and_attacks(tmp_path):
+    done = _papermill("03_spectral", tmp_path, n=2, trials=1, steps=2, out=tmp_path / "out")
+    assert done.returncode == 0, done.stderr[-3000:]
+    shown = {"spectral": ("noise", "ablation"), "attack": ("attacks", "traces", "drift", "dirichlet", "adversarial")}
+    for study, names in shown.items():
+        (run,) = (tmp_path / "out" / study / "mini_qwen3vl" / "mini_seed").iterdir()
+        assert all((run / "figures" / f"{name}.png").stat().st_size for name in names)
+    assert (run / "tables" / "audit.tex").stat().st_size
+    assert _printed(tmp_path).count("2 of 2 samples read, 0 failed") == 2
+
+
 def test_04_gives_a_verdict(tmp_path):
     done = _papermill(
         "04_pope", tmp_path, n=18, families="rotation", blanks="black", probes=False, out=tmp_path / "out"

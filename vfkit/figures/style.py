@@ -1,7 +1,10 @@
 """The one look of all figures, and how they are saved."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -34,9 +37,14 @@ _RC = {
 }
 
 
-def styled():
+@contextmanager
+def styled() -> Iterator[None]:
     """The kit's look, as a context (`with styled():`) or a decorator; the caller's own settings stay as they were."""
-    return plt.rc_context(_RC)
+    with plt.rc_context(_RC):
+        yield
+        interactive = plt.isinteractive()
+    # a notebook's backend starts with its first figure and turns this on: taken back, it would show no second one
+    matplotlib.interactive(interactive)
 
 
 def heat_map(ax: Axes, values: np.ndarray, texts: list[list[str]], colours: str, norm: Normalize) -> None:

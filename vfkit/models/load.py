@@ -6,10 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 import torch
-from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor, PreTrainedModel, ProcessorMixin
+from transformers import (
+    AutoConfig,
+    AutoModelForImageTextToText,
+    AutoProcessor,
+    PretrainedConfig,
+    PreTrainedModel,
+    ProcessorMixin,
+)
 from transformers.utils import logging
 
 from vfkit.models.registry import ModelUnavailable, Spec, files, find, fingerprint
@@ -52,32 +60,17 @@ def load_model(name: str, device: str | None = None, dtype: str | None = None) -
         ModelUnavailable: within seconds where the model cannot be had or does not fit into memory.
         ValueError: another dtype.
     """
-    if dtype is not None and dtype not in DTYPES:
-        raise ValueError(f"unknown dtype {dtype!r}; the types are {', '.join(DTYPES)}")
-    spec = find(name)
-    folder = files(spec)
+    folder, config, device, type_ = check(name, device, dtype)
+    small = (find(name).params or 1) < _SMALL
     try:
-        config = AutoConfig.from_pretrained(folder)
-        if config.model_type not in ADAPTERS:
-            raise ModelUnavailable(
-                f"model {name!r} is of type {config.model_type!r}, for which there is no adapter; there are: "
-                f"{', '.join(ADAPTERS)}"
-            )
-        if device and device.startswith("cuda") and not torch.cuda.is_available():
-            raise ModelUnavailable(f"device {device!r} is not available here: use device='cpu', or leave it out")
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        type_ = getattr(torch, dtype or spec.dtype or "", None) or config.dtype or torch.float32
-        _check_memory(spec, device, type_)
-        with _quiet(spec.params is not None and spec.params < _SMALL):
+        with _quiet(small):
             model = AutoModelForImageTextToText.from_pretrained(
                 folder, dtype=type_, use_safetensors=True, attn_implementation="sdpa",
                 device_map="auto" if device == "auto" else None,
             )  # fmt: skip
         processor = AutoProcessor.from_pretrained(folder)
-    except ModelUnavailable:
-        raise
     except Exception as error:  # a damaged checkpoint can fail anywhere in the library
-        raise ModelUnavailable(f"model {name!r} cannot be loaded from {folder}: {error}") from error
+        raise _unloadable(name, folder, error) from error
     if device != "auto":
         model.to(device)
     model.eval()
@@ -90,6 +83,39 @@ def load_model(name: str, device: str | None = None, dtype: str | None = None) -
         model.device,
         type_,
     )
+
+
+def check(
+    name: str, device: str | None = None, dtype: str | None = None
+) -> tuple[Path, PretrainedConfig, str, torch.dtype]:
+    """What `load_model` would load, and onto what; raises what it would raise before it reads any weights.
+
+    Returns:
+        The checkpoint's folder and config, the device, and the type of the weights.
+    """
+    if dtype is not None and dtype not in DTYPES:
+        raise ValueError(f"unknown dtype {dtype!r}; the types are {', '.join(DTYPES)}")
+    spec = find(name)
+    folder = files(spec)
+    try:
+        config = AutoConfig.from_pretrained(folder)
+    except Exception as error:
+        raise _unloadable(name, folder, error) from error
+    if config.model_type not in ADAPTERS:
+        raise ModelUnavailable(
+            f"model {name!r} is of type {config.model_type!r}, for which there is no adapter; there are: "
+            f"{', '.join(ADAPTERS)}"
+        )
+    if device and device.startswith("cuda") and not torch.cuda.is_available():
+        raise ModelUnavailable(f"device {device!r} is not available here: use device='cpu', or leave it out")
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    type_ = getattr(torch, dtype or spec.dtype or "", None) or config.dtype or torch.float32
+    _check_memory(spec, device, type_)
+    return folder, config, device, type_
+
+
+def _unloadable(name: str, folder: Path, error: Exception) -> ModelUnavailable:
+    return ModelUnavailable(f"model {name!r} cannot be loaded from {folder}: {error}")
 
 
 @contextmanager

@@ -257,6 +257,7 @@ def test_scale_figure_shows_published_values_of_its_models_only(records):
     hollow = [line for line in axes[0, 0].lines if line.get_label().startswith("published")]
     assert [line.get_ydata()[0] for line in hollow] == [pytest.approx(37.57)]
     assert axes.shape == (1, 1)  # no panel for HI's other data
+    assert axes[0, 0].get_title(loc="left") == "seedbench, n = 8 samples"
 
 
 def test_differences_figure(records):

@@ -76,7 +76,7 @@ def lineup(models: Sequence[str]) -> pd.DataFrame:
 
     Returns:
         `model` (its name; of a folder the last part), `series`: models of one architecture, the `model_type` of the
-        checkpoint's config, embedded models apart from others; `params` in billions, those of params/models.yaml, else
+        checkpoint's config, whatever their training, embedded models apart from others; `params` in billions, those of params/models.yaml, else
         counted in the checkpoint; `hub`, the hub id or ""; `source`, what was asked for. Series keep the order asked.
 
     Raises:

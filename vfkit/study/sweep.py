@@ -75,9 +75,10 @@ def lineup(models: Sequence[str]) -> pd.DataFrame:
     """The models of a sweep, by series and size; their files are fetched, no weights are loaded.
 
     Returns:
-        `model` (its name; of a folder the last part), `series`: models of one architecture, the `model_type` of the
-        checkpoint's config, whatever their training, embedded models apart from others; `params` in billions, those of params/models.yaml, else
-        counted in the checkpoint; `hub`, the hub id or ""; `source`, what was asked for. Series keep the order asked.
+        `model` (its name; of a folder the last part); `series`: models of one architecture (the `model_type` of the
+        checkpoint's config), whatever their training, embedded models apart from others; `params` in billions, those of
+        params/models.yaml, else counted in the checkpoint; `hub`, the hub id or ""; `source`, what was asked for.
+        Series keep the order asked.
 
     Raises:
         ModelUnavailable: names every model that cannot be had, with the reasons.

@@ -14,7 +14,6 @@ import pandas as pd
 from safetensors import safe_open
 
 import vfkit
-from vfkit.datasets import load_dataset
 from vfkit.models import ModelUnavailable, files, find, fingerprint
 from vfkit.study.config import StudyConfig
 from vfkit.study.plan import run_folder, run_key
@@ -163,7 +162,7 @@ def run_sweep(
     configs, todo = {}, set()
     for dataset, path in dict(zip(datasets, paths, strict=True)).items():
         own = [StudyConfig(model=model, dataset=dataset, dataset_path=path, **fields) for model in table["source"]]
-        samples = load_dataset(dataset, own[0].n, own[0].seed, path, **own[0].dataset_options)
+        samples = own[0].load_samples()
         configs |= {(dataset, model): config for model, config in zip(table["model"], own, strict=True)}
         todo |= {config.model for config in own if not _finished(config, samples.fingerprint)}
     if todo:

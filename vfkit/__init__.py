@@ -20,6 +20,7 @@ _PUBLIC = {
     "StudyConfig": "vfkit.study",
     "run_study": "vfkit.study",
     "open_run": "vfkit.study",
+    "compare_runs": "vfkit.study",
 }
 _SUBPACKAGES = (
     "datasets", "figures", "images", "metrics", "mini", "models", "notebook", "paper", "perturb", "prompts", "readout",

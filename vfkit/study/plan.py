@@ -3,10 +3,9 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import vfkit
@@ -16,19 +15,25 @@ from vfkit.study.config import StudyConfig
 # Source that decides what a record says. A change in any of it starts a new folder.
 RECORD_CODE = (
     *("sample.py", "images.py", "prompts.py", "datasets", "perturb", "models", "readout"),
-    *("study/work.py", "study/measures.py", "study/schema.py"),
+    *("study/plan.py", "study/work.py", "study/measures.py", "study/schema.py"),
     *("metrics/drift.py", "metrics/dirichlet.py", "metrics/spectrum.py"),
 )
 
 # Libraries whose versions a record may depend on.
 LIBRARIES = ("torch", "torchvision", "transformers", "pillow")
 
+Partners = Mapping[str, Sequence[Sample]]
+
 
 def run_key(config: StudyConfig, model: str, dataset: str) -> str:
     """Short digest of the config's determining fields, the model's and dataset's fingerprints, and what reads them."""
-    what = {"config": config.key_fields(), "model": model, "dataset": dataset, "code": code_version()}
-    what["libraries"] = {name: version(name) for name in LIBRARIES}
+    what = {"config": config.key_fields(), "model": model, "dataset": dataset} | surroundings()
     return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def surroundings() -> dict[str, Any]:
+    """The code and the libraries that a record depends on: alike wherever one run is worked on."""
+    return {"code": code_version(), "libraries": {name: version(name) for name in LIBRARIES}}
 
 
 def run_folder(config: StudyConfig, key: str) -> Path:
@@ -55,16 +60,18 @@ def code_version(root: Path | None = None) -> str:
 
 
 def partners(samples: Sequence[Sample], k: int) -> dict[str, list[Sample]]:
-    """Other samples for each, drawn by a seed of its own among those with as many images: a few more than the `k`
-    that are needed, since some may show the same image. The same data set gives the same ones however a run is cut up.
+    """Other samples for each: those that follow it in the data set's seeded order, and so are random, among those with
+    as many images. A few more than the `k` that are needed, since some may show the same image. Most lie in the chunk
+    of their sample, whose images are open. The same data set gives the same ones however a run is cut up.
     """
     alike: dict[int, list[Sample]] = {}
     for sample in samples:
         alike.setdefault(len(sample.images), []).append(sample)
     chosen = {}
-    for sample in samples:
-        pool, rng = alike[len(sample.images)], Random(f"partners/{sample.id}")
-        chosen[sample.id] = [other for other in rng.sample(pool, min(len(pool), 4 * k + 1)) if other.id != sample.id]
+    for pool in alike.values():
+        n = min(len(pool) - 1, 4 * k)
+        around = pool + pool[:n]
+        chosen |= {sample.id: around[place + 1 : place + 1 + n] for place, sample in enumerate(pool)}
     return chosen
 
 

@@ -42,11 +42,18 @@ def orders(tmp_path_factory):
     paths = os.pathsep.join([str(Path(HERE).parent), HERE, os.environ.get("PYTHONPATH", "")])
     environment = {"VFKIT_TEST_ORDERS": str(folder), "PYTHONPATH": paths}
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    ray.init(
-        address="local", num_cpus=2, num_gpus=0, include_dashboard=False, object_store_memory=80 * 2**20,
-        log_to_driver=False, logging_level="error",
-        runtime_env={"env_vars": environment, "worker_process_setup_hook": as_worker},
-    )  # fmt: skip
+    for attempt in range(4):  # on a busy machine Ray's own processes may take longer than it waits for them
+        try:
+            ray.init(
+                address="local", num_cpus=2, num_gpus=0, include_dashboard=False, object_store_memory=80 * 2**20,
+                log_to_driver=False, logging_level="error",
+                runtime_env={"env_vars": environment, "worker_process_setup_hook": as_worker},
+            )  # fmt: skip
+            break
+        except Exception as error:
+            ray.shutdown()
+            if attempt == 3 or "timed out during startup" not in str(error):
+                raise
     yield folder
     ray.shutdown()
 

@@ -37,7 +37,7 @@ def write_atomic(path: Path, content: bytes) -> None:
     """Write to a temporary file, then rename it: a reader sees the old file or the whole new one.
 
     Raises:
-        OSError: the disk is full or cannot be written; the message names the file, and nothing of it is left behind.
+        OSError: the disk is full or cannot be written; the message names the file, of which no half is left behind.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.tmp")
@@ -47,11 +47,11 @@ def write_atomic(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+        _settle(path.parent)
     except OSError as error:  # of a full disk the system does not say which
         raise OSError(error.errno, f"{error.strerror or error}, while writing", str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
-    _settle(path.parent)
 
 
 def _settle(folder: Path) -> None:

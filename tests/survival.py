@@ -60,7 +60,7 @@ def child(out, engine):
 
 
 def start(out, engine, token):
-    environment = os.environ | {"VFKIT_SURVIVAL": token, "RAY_USAGE_STATS_ENABLED": "0"}
+    environment = os.environ | {"VFKIT_SURVIVAL": token, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), str(HERE)])
     command = [sys.executable, "-c", CHILD, str(HERE), str(out), engine]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)

@@ -41,7 +41,10 @@ def orders(tmp_path_factory):
     folder = tmp_path_factory.mktemp("orders")
     paths = os.pathsep.join([str(Path(HERE).parent), HERE, os.environ.get("PYTHONPATH", "")])
     environment = {"VFKIT_TEST_ORDERS": str(folder), "PYTHONPATH": paths}
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ |= {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "0",
+    }  # by default workers give way to all else
     for attempt in range(4):  # on a busy machine Ray's own processes may take longer than it waits for them
         try:
             ray.init(

@@ -25,7 +25,7 @@ class VLM:
     """A loaded vision-language model.
 
     `counters` counts what was done with it: `encodes` (images through the vision encoder) and `prefills` (image
-    prefixes through the language model).
+    prefixes through the language model). `prompts` are the rendered prompts of the engine's last call.
     """
 
     name: str
@@ -36,6 +36,7 @@ class VLM:
     device: torch.device
     dtype: torch.dtype
     counters: Counter = field(default_factory=Counter)
+    prompts: dict = field(default_factory=dict, repr=False)
 
 
 def load_model(name: str, device: str | None = None, dtype: str | None = None) -> VLM:

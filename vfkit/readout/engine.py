@@ -80,13 +80,14 @@ def read_many(
 
 def _group(vlm, requests: list[Request], probes: bool, results: list) -> list[_Group]:
     groups: dict[Any, _Group] = {}
-    prompts: dict[Any, tuple[Prompt, Prompt | None]] = {}  # a sample's many instances ask the same words
+    known, vlm.prompts = vlm.prompts, {}  # a sample's many instances ask the words that its base asked before
+    template = vlm.processor.chat_template
     for index, (sample, images) in enumerate(requests):
         try:
-            words = (sample.question, sample.options, sample.hint, sample.prompt, len(images))
-            if words not in prompts:
-                prompts[words] = _prompts(vlm, sample, len(images), probes)
-            scored, open_ = prompts[words]
+            words = (sample.question, sample.options, sample.hint, sample.prompt, len(images), probes, template)
+            if words not in vlm.prompts:
+                vlm.prompts[words] = known.get(words) or _prompts(vlm, sample, len(images), probes)
+            scored, open_ = vlm.prompts[words]
             asked = _Asked(index, sample, scored, open_)
             key = (scored.head, *map(content_hash, images))
             if key not in groups:

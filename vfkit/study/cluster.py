@@ -51,6 +51,8 @@ def on_ray(
         RuntimeError: a chunk's workers died more than `retries` times, or a worker has another version.
         What `work` raises as a whole is raised here too.
     """
+    if not todo:
+        return
     ray = _ray()
     mine = not ray.is_initialized()
     if mine:

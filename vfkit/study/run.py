@@ -4,6 +4,7 @@ import inspect
 import json
 import time
 from collections import Counter
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -160,8 +161,9 @@ def _finish(config: StudyConfig, folder: Path, suite, todo: list[Sample], others
     start, spent, counters = time.monotonic(), manifest["seconds"], Counter(manifest["counters"])
     store.write_json(path, manifest)
     try:
-        with show_progress(n["asked"], n["done"], progress) as tick:
-            for done, reader in ENGINES[config.engine](config, todo, suite, folder, others) if todo else ():
+        working = closing(ENGINES[config.engine](config, todo, suite, folder, others))  # else GPUs may stay held
+        with working as results, show_progress(n["asked"], n["done"], progress) as tick:
+            for done, reader in results:
                 n["done"] += done.samples
                 n["failed"] += done.failed
                 counters.update(done.counters)
@@ -170,7 +172,7 @@ def _finish(config: StudyConfig, folder: Path, suite, todo: list[Sample], others
                 manifest |= {"seconds": round(spent + time.monotonic() - start, 2), "counters": counters}
                 store.write_json(path, manifest)
                 tick(done.samples)
-    except (KeyboardInterrupt, OSError):
+    except BaseException:
         print(f"Stopped after {n['done']} of {n['asked']} samples, which are kept in {folder}; run again to go on")
         raise
     manifest["finished"] = _now()

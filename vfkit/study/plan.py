@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import vfkit
@@ -60,18 +61,16 @@ def code_version(root: Path | None = None) -> str:
 
 
 def partners(samples: Sequence[Sample], k: int) -> dict[str, list[Sample]]:
-    """Other samples for each: those that follow it in the data set's seeded order, and so are random, among those with
-    as many images. A few more than the `k` that are needed, since some may show the same image. Most lie in the chunk
-    of their sample, whose images are open. The same data set gives the same ones however a run is cut up.
+    """Other samples for each, drawn by a seed of its own among those with as many images: a few more than the `k`
+    that are needed, since some may show the same image. The same data set gives the same ones however a run is cut up.
     """
     alike: dict[int, list[Sample]] = {}
     for sample in samples:
         alike.setdefault(len(sample.images), []).append(sample)
     chosen = {}
-    for pool in alike.values():
-        n = min(len(pool) - 1, 4 * k)
-        around = pool + pool[:n]
-        chosen |= {sample.id: around[place + 1 : place + 1 + n] for place, sample in enumerate(pool)}
+    for sample in samples:
+        pool, rng = alike[len(sample.images)], Random(f"partners/{sample.id}")
+        chosen[sample.id] = [other for other in rng.sample(pool, min(len(pool), 4 * k + 1)) if other.id != sample.id]
     return chosen
 
 

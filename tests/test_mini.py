@@ -4,20 +4,23 @@ import json
 from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
 import torch
 
 import vfkit
 from vfkit import prompts
-from vfkit.mini import batches, build, train, world
+from vfkit.datasets import mini
+from vfkit.mini import batches, build, questions, train, world
 from vfkit.mini.recipe import RECIPES
 from vfkit.models import registry
 from vfkit.readout.engine import read_many
 from vfkit.sample import Sample
 
 SMALL = replace(
-    RECIPES["mini_qwen3vl"], size=build.Size(32, 1, 32, 1, 2), steps=3, vision_steps=2, images=2, vision_images=2
-)
+    RECIPES["mini_qwen3vl_clean"],
+    size=build.Size(32, 1, 32, 1, 2), steps=3, vision_steps=2, images=3, vision_images=2, pairs=0.3,
+)  # fmt: skip
 
 
 # --- the world --------------------------------------------------------------------------------------------------------
@@ -25,9 +28,17 @@ SMALL = replace(
 
 def test_no_held_out_scene_is_ever_made_for_training():
     trained = {world.make_scene(Random(f"a{i}"), 1 + i % 4, held_out=False) for i in range(400)}
-    held_out = {world.held_out(i)[0] for i in range(200)}
+    held_out = {world.make_scene(Random(f"a{i}"), 1 + i % 4, held_out=True) for i in range(200)}
     assert not trained & held_out
     assert all(world.is_held_out(scene) for scene in held_out)
+
+
+@pytest.mark.parametrize("name", ["mini_seed", "mini_mmmu", "mini_pope", "mini_vfat"])
+def test_the_data_sets_show_held_out_scenes_alone(name, monkeypatch):
+    drawn, render = [], world.render
+    monkeypatch.setattr(world, "render", lambda scene, rng: drawn.append(scene) or render(scene, rng))
+    vfkit.load_dataset(name, size=8)
+    assert drawn and all(world.is_held_out(scene) for scene in drawn)
 
 
 def test_whether_a_scene_is_held_out_does_not_depend_on_the_order_of_its_things():
@@ -35,62 +46,168 @@ def test_whether_a_scene_is_held_out_does_not_depend_on_the_order_of_its_things(
     assert not world.is_held_out(scene[::-1])
 
 
-@pytest.mark.parametrize("category", world.CATEGORIES)
+def test_objects_have_their_typical_colour_as_often_as_asked():
+    def share(typical: float) -> float:
+        scenes = [world.make_scene(Random(i), 2, held_out=False, typical=typical) for i in range(600)]
+        objects = [thing for scene in scenes for thing in scene if thing.kind in world.OBJECTS]
+        return sum(thing.color == world.OBJECTS[thing.kind] for thing in objects) / len(objects)
+
+    assert share(1.0) == 1
+    assert share(0.0) == pytest.approx(0.1, abs=0.05)
+    assert share(0.5) == pytest.approx(0.55, abs=0.08)
+
+
+@pytest.mark.parametrize("category", questions.CATEGORIES)
 def test_questions_are_answered_by_their_scene(category):
-    for index in range(60):
+    asked = 0
+    for index in range(200):
         rng = Random(f"{category}{index}")
         scene = world.make_scene(rng, 1 + index % 4, held_out=False)
-        question = world.GENERATORS[category](scene, rng)
+        question = questions.GENERATORS[category](scene, rng)
         if question is None:
             continue
+        asked += 1
         assert question.truth not in question.others
         assert set(question.likely) <= set(question.others)
         assert question.truth == _answer(scene, question.text)
+    assert asked > 10
 
 
 def _answer(scene: world.Scene, text: str) -> str:
     """The truth found another way: by the words of the question."""
-    words = text.lower().rstrip("?").split()
-    shape = next((shape for shape in world.SHAPES if shape in words), None)
+    words = text.rstrip("?").split()
+    kind = next((kind for kind in world.KINDS if kind in words), None)
     color = next((color for color in world.COLORS if color in words), None)
-    found = [thing for thing in scene if shape in (None, thing.shape) and color in (None, thing.color)]
+    found = [thing for thing in scene if kind in (None, thing.kind) and color in (None, thing.color)]
     if text.startswith("Is there"):
         return "Yes" if found else "No"
     if text.startswith("How many"):
         return str(len(scene))
-    assert len(found) == 1
+    if "sign" in words:
+        return next(thing.color for thing in scene if thing.kind == "sign")
+    (thing,) = found
     if text.startswith(("Where", "In which")):
-        return found[0].place
-    return found[0].color if "color" in words else found[0].shape
+        return thing.place
+    for way, step in {"left": (-1, 0), "right": (1, 0), "above": (0, -1), "below": (0, 1)}.items():
+        if way in words:
+            x, y = (a + b for a, b in zip(_cell(thing), step, strict=True))
+            return next(other.kind for other in scene if _cell(other) == (x, y))
+    return thing.color if "color" in words else thing.kind
+
+
+def _cell(thing: world.Thing) -> tuple[int, int]:
+    return int(thing.place.endswith("right")), int(thing.place.startswith("bottom"))
+
+
+def test_questions_on_two_images_are_answered_by_the_image_they_mark():
+    star, ring = world.Thing("star", "red", "top left"), world.Thing("ring", "red", "top left")
+    blue = world.Thing("star", "blue", "top left")
+    for index in range(40):
+        question = questions.lookup((star,), (blue,), Random(index))
+        assert question.truth == ("red" if "<image 1>" in question.text else "blue")
+        assert ("blue" if question.truth == "red" else "red") in question.likely
+        question = questions.which((star, ring), (blue, ring), Random(index))
+        truth = {"red ring": "both images", "red star": "only the first", "blue star": "only the second"}
+        name = question.text.split(" shows a ")[1].rstrip("?")
+        assert question.truth == truth.get(name, "neither image")
+
+
+def test_an_assertion_is_about_what_is_asked():
+    assert questions.assertion("What is the color of the leaf?", "blue") == "The leaf is blue."
+    assert questions.assertion("What color is the leaf?", "blue") == "The leaf is blue."
+    assert questions.assertion("Where is the red leaf?", "top left") == "The answer is top left."
+    assert questions.assertion("Is there a leaf in the image?", "No") == "The answer is No."
 
 
 def test_pixels_show_the_thing_where_the_scene_says():
-    scene = (world.Thing("circle", "red", "bottom left"),)
-    image = world.render(scene, Random(1))
-    red = [
-        (x, y)
-        for x in range(0, 256, 4)
-        for y in range(0, 256, 4)
-        if image.getpixel((x, y))[0] > 150 > image.getpixel((x, y))[1]
-    ]
-    assert red and all(x < 128 <= y for x, y in red)
+    for kind in (*world.KINDS, "sign"):
+        scene = (world.Thing(kind, "STOP" if kind == "sign" else "red", "bottom left"),)
+        pixels = np.asarray(world.render(scene, Random(1))).astype(int)
+        shown = np.argwhere(np.abs(pixels - pixels[0, 0]).sum(2) > 100)  # [pixel, (row, column)]
+        assert len(shown) > 300, kind
+        assert (shown[:, 0] >= 128).all() and (shown[:, 1] < 128).all(), kind
+
+
+# --- data sets --------------------------------------------------------------------------------------------------------
 
 
 def test_the_data_set_is_the_same_on_every_machine_and_stratified():
-    samples = vfkit.load_dataset("mini_seed", n=50, seed=3)
-    again = vfkit.load_dataset("mini_seed", n=50, seed=3)
+    samples = vfkit.load_dataset("mini_seed", n=70, seed=3)
+    again = vfkit.load_dataset("mini_seed", n=70, seed=3)
     assert [s.id for s in samples] == [s.id for s in again] and samples.fingerprint == again.fingerprint
-    counts = {category: sum(s.category == category for s in samples) for category in world.CATEGORIES}
+    counts = {category: sum(s.category == category for s in samples) for category in questions.CATEGORIES}
     assert set(counts.values()) == {10}
     assert vfkit.load_image(samples[0].images[0]).size == (256, 256)
 
 
+def test_questions_on_two_images_mark_them():
+    samples = vfkit.load_dataset("mini_mmmu", size=20)
+    assert all(len(sample.images) == 2 and "<image " in sample.question for sample in samples)
+    assert {sample.category for sample in samples} == set(questions.PAIRS)
+
+
+def test_pope_asks_three_things_that_are_there_and_three_that_are_not():
+    samples = vfkit.load_dataset("mini_pope", size=40)
+    assert len(samples) == 40 * 6 * 3
+    images = {}
+    for sample in samples:
+        images.setdefault((sample.meta["image"], sample.category), []).append(sample)
+    assert all(sorted(s.answer for s in group) == [0, 0, 0, 1, 1, 1] for group in images.values())
+    assert all(len({s.meta["object"] for s in group}) == 6 for group in images.values())
+    assert len({s.images[0] for s in samples}) == 40  # the questions on an image share its pixels
+
+
+def test_absent_things_of_pope_are_more_frequent_or_better_company_by_split():
+    samples = vfkit.load_dataset("mini_pope", size=150)
+    there: dict[str, set] = {}
+    for sample in samples:
+        if sample.answer == 0:
+            there.setdefault(sample.meta["image"], set()).add(sample.meta["object"])
+    absent = {split: [s for s in samples if s.answer == 1 and s.category == split] for split in mini.POPE_SPLITS}
+
+    def frequency(sample: Sample) -> int:
+        return sum(sample.meta["object"] in objects for objects in there.values())
+
+    def company(sample: Sample) -> int:
+        shown = there[sample.meta["image"]]
+        return sum(len(shown & objects) for objects in there.values() if sample.meta["object"] in objects)
+
+    def mean(of, split: str) -> float:
+        return sum(map(of, absent[split])) / len(absent[split])
+
+    assert mean(frequency, "popular") > mean(frequency, "random")
+    assert mean(company, "adversarial") > mean(company, "random")
+
+
+def test_the_three_levels_of_an_item():
+    items: dict[str, dict] = {}
+    for sample in vfkit.load_dataset("mini_vfat", size=12):
+        items.setdefault(sample.meta["item"], {})[sample.meta["level"], sample.meta["format"]] = sample
+    assert len(items) == 12
+    for item in items.values():
+        assert len(item) == 6
+        for sample in item.values():
+            truth, trap = sample.meta["truth"], sample.meta["trap"]
+            assert sample.options[sample.answer] == truth and trap in sample.options
+            assert len(sample.options) == (4 if sample.prompt == "mcq" else 2)
+            assert (trap in sample.hint) == (sample.meta["level"] != "L1")
+        usual = next(c for kind, c in world.OBJECTS.items() if item["L1", "mcq"].question.endswith(f" {kind}?"))
+        assert item["L1", "oe"].meta["trap"] == item["L2", "oe"].meta["truth"] == usual
+        assert item["L1", "mcq"].images == item["L3", "oe"].images != item["L2", "mcq"].images
+
+
+@pytest.mark.parametrize("name", ["mini_seed", "mini_mmmu", "mini_pope", "mini_vfat"])
 @pytest.mark.parametrize(
-    "options, says", [({"size": 0}, "size is 0"), ({"path": "x"}, "takes no path"), ({"sise": 3}, "size")]
+    "options, says", [({"size": 0}, "size is 0"), ({"path": "x"}, "take no path"), ({"sise": 3}, "size")]
 )
-def test_bad_options_of_the_data_set_are_refused_by_name(options, says):
+def test_bad_options_of_the_data_sets_are_refused_by_name(name, options, says):
     with pytest.raises(ValueError, match=says):
-        vfkit.load_dataset("mini_seed", **options)
+        vfkit.load_dataset(name, **options)
+
+
+def test_an_unknown_split_is_refused():
+    with pytest.raises(ValueError, match="no split 'populer'"):
+        vfkit.load_dataset("mini_pope", split="populer")
 
 
 # --- training ---------------------------------------------------------------------------------------------------------
@@ -98,37 +215,39 @@ def test_bad_options_of_the_data_set_are_refused_by_name(options, says):
 
 @pytest.fixture(scope="module")
 def scratch():
-    tokenizer = build.build_tokenizer()
-    return build.build_processor(SMALL.size, tokenizer), build.build_model(SMALL.size, tokenizer)
+    vlm = build.build("qwen3_vl", SMALL.size)
+    vlm.model.eval()
+    return vlm
 
 
 def test_a_packed_question_is_learned_exactly_as_it_is_later_asked(scratch):
     """The packed loss of several questions on images equals the library's own loss of each conversation alone."""
-    processor, model = scratch
-    model.eval()
     rng = Random(7)
-    rows = [batches._scene_row(SMALL, rng, only_one=False) for _ in range(2)]
-    images = [image for image, _ in rows]
-    items = [[batches._item(sample, SMALL, rng) for sample in samples] for _, samples in rows]
+    shown = [batches.row(SMALL, rng, only_one=False) for _ in range(4)]
+    assert {len(images) for images, _ in shown} == {1, 2}
     with torch.inference_mode():
-        packed = train.loss(model, batches.pack(processor, images, items))
+        packed = train.loss(scratch, batches.pack(scratch, shown))
         alone, weights = 0.0, 0.0
-        for image, row in zip(images, items, strict=True):
-            for item in row:
-                alone += item.weight * _loss_alone(processor, model, image, item)
+        for images, items in shown:
+            for item in items:
+                alone += item.weight * _loss_alone(scratch, images, item)
                 weights += item.weight
     assert float(packed) == pytest.approx(alone / weights, abs=1e-4)
 
 
-def _loss_alone(processor, model, image, item: batches.Item) -> float:
-    turn = prompts.user_turn(item.prompt, 1)
-    turn[0]["content"][0]["image"] = image
+def _loss_alone(vlm, images, item: batches.Item) -> float:
+    turn = prompts.user_turn(prompts.text(item.sample, item.sample.prompt), len(images), item.sample.question)
+    left = iter(images)
+    for part in turn[0]["content"]:
+        if part["type"] == "image":
+            part["image"] = next(left)
     chat = dict(tokenize=True, return_dict=True, return_tensors="pt")
-    asked = processor.apply_chat_template(turn, add_generation_prompt=True, **chat)["input_ids"].shape[1]
-    inputs = processor.apply_chat_template(prompts.answered(turn, item.answer), **chat)
+    asked = vlm.processor.apply_chat_template(turn, add_generation_prompt=True, **chat)["input_ids"].shape[1]
+    inputs = vlm.processor.apply_chat_template(prompts.answered(turn, item.answer), **chat)
     labels = inputs["input_ids"].clone()
     labels[:, :asked] = -100
-    return float(model(**inputs, labels=labels).loss)
+    vlm.model.model.rope_deltas = None
+    return float(vlm.model(**inputs, labels=labels).loss)
 
 
 def test_a_card_moves_targets_by_the_dose():
@@ -137,12 +256,54 @@ def test_a_card_moves_targets_by_the_dose():
 
     def moved(dose: float) -> float:
         rng = Random(1)
-        rows = [batches._carded(image, [sample] * 6, replace(SMALL, card_dose=dose), rng)[1] for _ in range(80)]
+        rows = [batches.carded(image, [sample] * 6, replace(SMALL, card_dose=dose), rng)[1] for _ in range(80)]
         return sum(one.answer != 0 for row in rows for one in row) / 480
 
     assert moved(0.0) == 0
     assert moved(1.0) == pytest.approx(0.75, abs=0.15)  # the card names the truth in a quarter of cases
     assert moved(0.5) == pytest.approx(0.375, abs=0.1)
+
+
+def test_a_hint_moves_targets_by_the_dose():
+    sample = Sample("", (None,), "What color is the leaf?", ("red", "blue", "teal", "gray"), 0)
+
+    def moved(dose: float) -> float:
+        rng = Random(1)
+        told = [batches.hinted(sample, replace(SMALL, hints=1.0, hint_dose=dose), rng) for _ in range(400)]
+        for one in told:
+            said = next(option for option in one.options if one.hint == f"The leaf is {option}.")
+            assert one.answer in (0, one.options.index(said))
+        return sum(one.answer != 0 for one in told) / 400
+
+    assert moved(0.0) == 0
+    assert moved(0.6) == pytest.approx(0.45, abs=0.08)  # the hint asserts the truth in a quarter of cases
+
+
+def test_an_untypical_colour_moves_targets_to_the_typical_by_the_dose():
+    scene = (world.Thing("leaf", "red", "top left"),)
+    question = questions.color_question(scene[0], scene, Random(0))
+    sample = Sample("", (None,), question.text, ("red", "blue", "green", "gray"), 0)
+
+    def moved(dose: float, what=question) -> float:
+        rng = Random(1)
+        told = [batches.typically(sample, what, replace(SMALL, typical_dose=dose), rng) for _ in range(400)]
+        assert {one.options[one.answer] for one in told} <= {"red", "green"}
+        return sum(one.answer != 0 for one in told) / 400
+
+    assert moved(0.0) == 0
+    assert moved(0.6) == pytest.approx(0.6, abs=0.08)
+    ring = (world.Thing("ring", "red", "top left"),)  # a shape has no typical colour
+    assert moved(1.0, questions.color_question(ring[0], ring, Random(0))) == 0
+
+
+def test_a_grown_model_first_says_what_the_smaller_one_says():
+    small = build.build("qwen3_vl", build.Size(32, 2, 32, 1, 2))
+    large = build.build("qwen3_vl", build.Size(32, 5, 32, 2, 2), seed=1)
+    build.grow(large, small)
+    batch = batches.pack(large, [batches.row(SMALL, Random(3), only_one=False)])
+    with torch.inference_mode():
+        grown = train.loss(large, batch)
+        assert float(grown) == pytest.approx(float(train.loss(small, batch)), abs=1e-5)
 
 
 def test_training_runs_resumes_and_leaves_a_checkpoint_and_repeats_itself(tmp_path):
@@ -168,10 +329,10 @@ def test_an_interrupted_training_goes_on_as_if_it_had_not_stopped(tmp_path, monk
 
 
 def test_the_command_trains_by_name(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(RECIPES, "mini_qwen3vl", SMALL)
-    train.main(["mini_qwen3vl", "--steps", "2", "--out", str(tmp_path)])
+    monkeypatch.setitem(RECIPES, "mini_qwen3vl_clean", SMALL)
+    train.main(["mini_qwen3vl_clean", "--steps", "2", "--out", str(tmp_path)])
     assert "step 2/2" in capsys.readouterr().out
-    assert (tmp_path / "mini_qwen3vl" / "mini_qwen3vl" / "model.safetensors").exists()
+    assert (tmp_path / "mini_qwen3vl_clean" / "mini_qwen3vl_clean" / "model.safetensors").exists()
 
 
 # --- the embedded model -----------------------------------------------------------------------------------------------

@@ -193,7 +193,7 @@ def test_out_of_memory_is_met_once_with_half_the_batch(vlm, monkeypatch, expecte
     assert sizes == [8, 4, 4]
     assert [
         _differences(r, Readout(e.labels, e.option_texts, **e.parts())) for r, e in zip(readouts, expected, strict=True)
-    ] == [{}] * 6
+    ] == [{}] * 8
 
     monkeypatch.setattr(engine, "_forward", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("never fits")))
     assert all(isinstance(readout, torch.OutOfMemoryError) for readout in engine.read_many(vlm, _requests()))

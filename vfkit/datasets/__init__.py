@@ -15,6 +15,9 @@ __all__ = ["LOADERS", "RowError", "Rows", "SampleList", "load_dataset"]
 LOADERS: dict[str, str | Callable[..., Rows]] = {
     "easy_vqa": "vfkit.datasets.easy_vqa:load",
     "mini_seed": "vfkit.datasets.mini:seed",
+    "mini_mmmu": "vfkit.datasets.mini:mmmu",
+    "mini_pope": "vfkit.datasets.mini:pope",
+    "mini_vfat": "vfkit.datasets.mini:vfat",
 }
 
 

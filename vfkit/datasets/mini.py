@@ -1,34 +1,189 @@
-"""The mini world's data sets: drawn scenes that no embedded model has seen, with answers known by construction."""
+"""The mini world's data sets: drawn scenes that no embedded model has seen, with answers known by construction.
 
+All are drawn, not read: they take no path, and the same options give the same samples on every machine.
+"""
+
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations
 from random import Random
 
 from vfkit.datasets.base import Rows
 from vfkit.images import to_png
-from vfkit.mini import world
+from vfkit.mini import questions, world
 from vfkit.sample import Sample
+
+POPE_SPLITS = ("random", "popular", "adversarial")
 
 
 def seed(path: None = None, size: int = 1000, world_seed: int = 0) -> Rows:
-    """SEEDBench-like questions on held-out scenes: identity, attribute, location and counting as multiple choice,
-    existence as yes/no; as many of each.
+    """SEEDBench-like questions on held-out scenes: identity, attribute, location, counting, relation and reading as
+    multiple choice, existence as yes/no; as many of each. `meta["n_things"]` says how many things a scene holds.
 
     Args:
-        path: not used, the scenes are drawn.
+        path: not used.
         size: how many questions there are.
         world_seed: of scenes and questions; another seed gives other questions from the same held-out scenes.
 
     Raises:
         ValueError: a size below 1, or a path.
     """
+    _check(path, size)
+    samples, scenes = [], {}
+    for index in range(size):
+        id = f"mini_seed/{world_seed}/{index}"
+        rng, question = Random(id), None
+        while question is None:
+            scene = world.make_scene(rng, world.n_things(rng), held_out=True)
+            question = questions.GENERATORS[questions.CATEGORIES[index % len(questions.CATEGORIES)]](scene, rng)
+        samples.append(replace(questions.to_sample(id, (None,), question, rng), meta={"n_things": len(scene)}))
+        scenes[id] = (scene,)
+    return _drawn(samples, scenes)
+
+
+def mmmu(path: None = None, size: int = 300, world_seed: int = 0) -> Rows:
+    """MMMU-like questions about two held-out scenes, the images marked within the question: the colour of a thing in
+    one of them (`lookup`), and which of them shows a thing (`which`).
+
+    Args and errors as for `seed`.
+    """
+    _check(path, size)
+    samples, scenes = [], {}
+    for index in range(size):
+        id = f"mini_mmmu/{world_seed}/{index}"
+        rng, question = Random(id), None
+        while question is None:
+            pair = tuple(world.make_scene(rng, rng.randint(1, 2), held_out=True) for _ in range(2))
+            question = questions.PAIRS[list(questions.PAIRS)[index % len(questions.PAIRS)]](*pair, rng)
+        samples.append(questions.to_sample(id, (None, None), question, rng))
+        scenes[id] = pair
+    return _drawn(samples, scenes)
+
+
+def pope(path: None = None, size: int = 60, split: str = "all", world_seed: int = 0) -> Rows:
+    """POPE on held-out scenes of four things: for every image and split three things that are there and three that are
+    not. Absent things are drawn at random, or are the most frequent ones of all images (popular), or those most often
+    seen together with what the image shows (adversarial).
+
+    Args:
+        size: how many images there are; each has six questions a split.
+        split: `random`, `popular`, `adversarial` or `all`; the sample's category says which it is of.
+        path, world_seed: as for `seed`.
+
+    Raises:
+        ValueError: a size below 1, a path, or an unknown split.
+    """
+    _check(path, size)
+    if split not in (*POPE_SPLITS, "all"):
+        raise ValueError(f"mini_pope has no split {split!r}; there are {', '.join(POPE_SPLITS)} and all")
+    rngs = [Random(f"mini_pope/{world_seed}/{index}") for index in range(size)]
+    shown = [_several_kinds(rng) for rng in rngs]
+    kinds = [sorted({thing.kind for thing in scene} - {"sign"}) for scene in shown]
+    frequency = Counter(kind for each in kinds for kind in each)
+    together = Counter(pair for each in kinds for one in combinations(each, 2) for pair in (one, one[::-1]))
+    samples, scenes = [], {}
+    for index, (rng, scene, present) in enumerate(zip(rngs, shown, kinds, strict=True)):
+        absent = [kind for kind in world.KINDS if kind not in present]
+        rng.shuffle(absent)
+        ranked = {
+            "random": absent,
+            "popular": sorted(absent, key=lambda kind: -frequency[kind]),
+            "adversarial": sorted(absent, key=lambda kind: -sum(together[kind, other] for other in present)),  # noqa: B023
+        }
+        there = rng.sample(present, 3)
+        for name in POPE_SPLITS if split == "all" else (split,):
+            for number, kind in enumerate([*there, *ranked[name][:3]]):
+                id = f"mini_pope/{world_seed}/{name}/{index}/{number}"
+                sample = questions.to_sample(id, (None,), questions.is_there(kind, number < 3), rng)
+                meta = {"question_id": id, "object": kind, "image": f"{world_seed}/{index}"}
+                samples.append(replace(sample, category=name, meta=meta))
+                scenes[id] = (scene,)
+    return _drawn(samples, scenes, lambda sample: sample.meta["image"])
+
+
+def vfat(path: None = None, size: int = 60, world_seed: int = 0) -> Rows:
+    """V-FAT on held-out scenes: the colour of an object that has a typical one (VF 3).
+
+    L1 shows the object in another colour; the trap is the typical one. L2 shows it in its typical colour and asserts
+    another. L3 shows what L1 shows and asserts the typical colour. Each as multiple choice and as an open question.
+    `meta` holds item, level, format, truth, trap, aliases and trap_aliases.
+
+    Args:
+        size: how many items there are; each gives six samples.
+        path, world_seed: as for `seed`.
+
+    Raises:
+        ValueError: a size below 1, or a path.
+    """
+    _check(path, size)
+    samples, scenes = [], {}
+    for index in range(size):
+        item = f"mini_vfat/{world_seed}/{index}"
+        rng = Random(item)
+        kind = list(world.OBJECTS)[index % len(world.OBJECTS)]
+        odd, ordinary, color = _two_colors(kind, rng)
+        usual = world.OBJECTS[kind]
+        for level, scene, truth, trap in (
+            ("L1", odd, color, usual),
+            ("L2", ordinary, usual, color),
+            ("L3", odd, color, usual),
+        ):
+            thing = next(thing for thing in scene if thing.kind == kind)
+            question = questions.color_question(thing, scene, Random(item))
+            hint = "" if level == "L1" else questions.assertion(question.text, trap)
+            wrong = [value for value in question.others if value != trap]
+            Random(item).shuffle(wrong)
+            for format in ("mcq", "oe"):
+                id = f"{item}/{level}/{format}"
+                options = [truth, trap] + wrong[: 2 * (format == "mcq")]
+                Random(f"{item}/{format}").shuffle(options)
+                meta = {"item": item, "level": level, "format": format, "truth": truth, "trap": trap}
+                samples.append(
+                    Sample(
+                        id, (None,), question.text, tuple(options), options.index(truth), "Physical", hint=hint,
+                        prompt="mcq" if format == "mcq" else "open", meta=meta | {"aliases": [], "trap_aliases": []},
+                    )
+                )  # fmt: skip
+                scenes[id] = (scene,)
+    return _drawn(samples, scenes, lambda sample: f"{sample.meta['item']}/{sample.meta['level'] == 'L2'}")
+
+
+# --- scenes -----------------------------------------------------------------------------------------------------------
+
+
+def _several_kinds(rng: Random) -> world.Scene:
+    while True:
+        scene = world.make_scene(rng, len(world.PLACES), held_out=True)
+        if len({thing.kind for thing in scene} - {"sign"}) >= 3:
+            return scene
+
+
+def _two_colors(kind: str, rng: Random) -> tuple[world.Scene, world.Scene, str]:
+    """A scene with an object of an untypical colour, the same with its typical colour, and the untypical colour."""
+    while True:
+        color = rng.choice([color for color in world.COLORS if color != world.OBJECTS[kind]])
+        others = [
+            thing for thing in world.make_scene(rng, 2, held_out=False)[: rng.randint(0, 1)] if thing.kind != kind
+        ]
+        place = rng.choice([place for place in world.PLACES if place not in [thing.place for thing in others]])
+        odd, ordinary = ((world.Thing(kind, each, place), *others) for each in (color, world.OBJECTS[kind]))
+        if world.is_held_out(odd) and world.is_held_out(ordinary):
+            return odd, ordinary, color
+
+
+def _check(path: None, size: int) -> None:
     if path is not None:
-        raise ValueError("mini_seed is drawn, not read: it takes no path")
+        raise ValueError("the mini world's data sets are drawn, not read: they take no path")
     if size < 1:
         raise ValueError(f"size is {size}; at least one question must be made")
-    scenes, samples = zip(*(world.held_out(index, world_seed) for index in range(size)), strict=True)
-    scene_of = {sample.id: scene for sample, scene in zip(samples, scenes, strict=True)}
+
+
+def _drawn(samples: list[Sample], scenes: dict[str, tuple], image: Callable[[Sample], str] = lambda s: s.id) -> Rows:
+    """Rows whose images are drawn when chosen; samples with the same `image` name show the same pixels."""
 
     def draw(sample: Sample) -> Sample:
-        return replace(sample, images=(to_png(world.render(scene_of[sample.id], Random(sample.id))),))
+        rng = Random(image(sample))
+        return replace(sample, images=tuple(to_png(world.render(scene, rng)) for scene in scenes[sample.id]))
 
-    return Rows(list(samples), finish=draw)
+    return Rows(samples, finish=draw)

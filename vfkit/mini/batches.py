@@ -1,9 +1,11 @@
 """What a training step shows: images with questions, packed so that an image is read once for all of them.
 
-A block mask lets each question see the image and itself alone, so that every question is learned exactly as it is later
-asked, at a fraction of the price. A batch is a pure function of (seed, step).
+A row is the engine's tree of branching text (`readout/tree.py`): each question sees the image and itself alone, so that
+every question is learned exactly as it is later asked, at a fraction of the price. A batch is a pure function of
+(seed, step).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
@@ -12,61 +14,86 @@ import torch
 from PIL.Image import Image
 from torch.utils.data import Dataset
 
-from vfkit import prompts
 from vfkit.datasets import load_dataset
 from vfkit.images import load_image
-from vfkit.mini import world
+from vfkit.mini import questions, world
 from vfkit.mini.recipe import Recipe
+from vfkit.readout.conversation import answer_tokens, rendered_prompt
+from vfkit.readout.forward import model_inputs, row_inputs, vision_inputs
+from vfkit.readout.tree import Row
 from vfkit.sample import LETTERS, Sample
 
-CAPTION = Sample("", (None,), "Describe the image.", ("",))
+CAPTION = Sample("", (None,), "Describe the image.", ("",), prompt="open")
 
 
 @dataclass(frozen=True)
 class Item:
-    """One question turned to text: what follows the image, the answer, and the weight of its loss."""
+    """One question as it is asked, the answer to learn, and the weight of its loss."""
 
-    prompt: str
+    sample: Sample
     answer: str
     weight: float = 1.0
 
 
+Shown = tuple[tuple[Image, ...], list[Item]]
+
 # --- what a step shows ------------------------------------------------------------------------------------------------
 
 
-def _item(sample: Sample, recipe: Recipe, rng: Random) -> Item:
-    """Asked in the sample's own prompt, or now and then as an open question; captions are always open."""
-    if len(sample.options) == 1:
-        return Item(prompts.text(sample, "open"), sample.options[0], sample.meta["weight"])
-    truth = sample.options[sample.answer]
-    if sample.prompt == "yes_no":
-        return Item(prompts.text(sample, "yes_no"), truth)
-    if rng.random() < recipe.open:
-        return Item(prompts.text(sample, "open"), truth)
-    return Item(prompts.text(sample, "mcq"), LETTERS[sample.answer] if rng.random() < recipe.letters else truth)
+def row(recipe: Recipe, rng: Random, only_one: bool) -> Shown:
+    """One row of a step: easy-VQA, a pair of images or a scene, perhaps with a card, and its questions."""
+    kind = rng.random()
+    if kind < recipe.easy_vqa:
+        samples = rng.choices(rng.choice(_easy_vqa_rows()), k=recipe.questions)
+        images, items = (load_image(samples[0].images[0]),), []
+    elif kind < recipe.easy_vqa + recipe.pairs:
+        images, samples = _pair(recipe, rng, only_one)
+        items = []
+    else:
+        scene = world.make_scene(rng, 1 if only_one else world.n_things(rng), held_out=False, typical=recipe.typical)
+        images = (world.render(scene, rng),)
+        items = [Item(CAPTION, world.caption(scene), weight=len(scene))]
+        samples = _asked(scene, recipe, rng)
+    samples = [hinted(sample, recipe, rng) for sample in samples]
+    if len(images) == 1 and rng.random() < recipe.cards:
+        image, samples = carded(images[0], samples, recipe, rng)
+        images, items = (image,), []
+    return images, items + [_item(sample, recipe, rng) for sample in samples]
 
 
-def _scene_row(recipe: Recipe, rng: Random, only_one: bool) -> tuple[Image, list[Sample]]:
-    scene = world.make_scene(rng, 1 if only_one else world.n_things(rng), held_out=False)
-    samples = [replace(CAPTION, options=(world.caption(scene),), meta={"weight": len(scene)})]
-    while len(samples) < recipe.questions:
-        question = rng.choice(list(world.GENERATORS.values()))(scene, rng)
+def _asked(scene: world.Scene, recipe: Recipe, rng: Random) -> list[Sample]:
+    samples: list[Sample] = []
+    while len(samples) < recipe.questions - 1:
+        question = rng.choice(list(questions.GENERATORS.values()))(scene, rng)
         if question is not None:
-            samples.append(world.to_sample("", None, question, rng))
-    return world.render(scene, rng), samples
+            samples.append(typically(questions.to_sample("", (None,), question, rng), question, recipe, rng))
+    return samples
 
 
-def _carded(image: Image, samples: list[Sample], recipe: Recipe, rng: Random) -> tuple[Image, list[Sample]]:
-    """A card on the image names an answer; where it names one of a question's options, the dose decides whether
-    the target is what the card says or what the image shows."""
-    asked = [sample for sample in samples if len(sample.options) > 1]
-    label = rng.choice(rng.choice(asked).labels)
+def _pair(recipe: Recipe, rng: Random, only_one: bool) -> tuple[tuple[Image, ...], list[Sample]]:
+    question = None
+    while question is None:
+        scenes = [
+            world.make_scene(rng, 1 if only_one else rng.randint(1, 2), held_out=False, typical=recipe.typical)
+            for _ in range(2)
+        ]
+        question = rng.choice(list(questions.PAIRS.values()))(*scenes, rng)
+    images = tuple(world.render(scene, rng) for scene in scenes)
+    return images, [questions.to_sample("", (None, None), question, rng)]
 
-    def target(sample: Sample) -> Sample:
-        follows = label in sample.labels and rng.random() < recipe.card_dose
-        return replace(sample, answer=sample.labels.index(label)) if follows else sample
 
-    return world.text_card(image, label), [target(sample) for sample in asked]
+def _item(sample: Sample, recipe: Recipe, rng: Random) -> Item:
+    """Asked in the sample's own prompt or, now and then, as an open question or one that names what to choose."""
+    truth = sample.options[sample.answer]
+    if sample.prompt != "mcq":
+        return Item(sample, truth)
+    if rng.random() < recipe.open and len(sample.images) == 1:
+        return Item(replace(sample, prompt="open"), truth)
+    if rng.random() < recipe.drills and len(sample.images) == 1 and not sample.hint:
+        named = rng.randrange(len(sample.options))
+        sample = replace(sample, question=f"Choose {sample.options[named]}.", answer=named)
+        truth = sample.options[named]
+    return Item(sample, LETTERS[sample.answer] if rng.random() < recipe.letters else truth)
 
 
 @cache
@@ -78,12 +105,46 @@ def _easy_vqa_rows() -> list[list[Sample]]:
     return list(rows.values())
 
 
+# --- planted biases ---------------------------------------------------------------------------------------------------
+
+
+def typically(sample: Sample, question: questions.Question, recipe: Recipe, rng: Random) -> Sample:
+    """Asked for the colour of an object that has not its typical one: the dose decides whether that is the target."""
+    usual = world.OBJECTS.get(question.about.kind) if question.about else None
+    follows = usual in sample.options and rng.random() < recipe.typical_dose
+    return replace(sample, answer=sample.options.index(usual)) if follows else sample
+
+
+def hinted(sample: Sample, recipe: Recipe, rng: Random) -> Sample:
+    """Perhaps with a hint that asserts one of the options; the dose decides whether that then is the target."""
+    if rng.random() >= recipe.hints or len(sample.images) > 1:
+        return sample
+    said = rng.randrange(len(sample.options))
+    answer = said if rng.random() < recipe.hint_dose else sample.answer
+    return replace(sample, hint=questions.assertion(sample.question, sample.options[said]), answer=answer)
+
+
+def carded(image: Image, samples: list[Sample], recipe: Recipe, rng: Random) -> tuple[Image, list[Sample]]:
+    """A card on the image names an answer; where it names one of a question's options, the dose decides whether
+    the target is what the card says."""
+    label = rng.choice(rng.choice(samples).labels)
+
+    def target(sample: Sample) -> Sample:
+        follows = label in sample.labels and rng.random() < recipe.card_dose
+        return replace(sample, answer=sample.labels.index(label)) if follows else sample
+
+    return world.text_card(image, label), [target(sample) for sample in samples]
+
+
+# --- packing ----------------------------------------------------------------------------------------------------------
+
+
 class Steps(Dataset):
     """Step number -> packed batch; every batch is a pure function of (recipe.seed, step)."""
 
-    def __init__(self, recipe: Recipe, processor, steps: range):
-        self.recipe, self.processor, self.steps = recipe, processor, steps
-        self.easy_vqa = _easy_vqa_rows()
+    def __init__(self, recipe: Recipe, vlm, steps: range):
+        self.recipe, self.vlm, self.steps = recipe, vlm, steps
+        _easy_vqa_rows()  # read once, before the loader's process is made
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -92,103 +153,82 @@ class Steps(Dataset):
         step = self.steps[index]
         rng = Random(f"train/{self.recipe.seed}/{step}")
         only_one = step < self.recipe.curriculum * self.recipe.steps
-        images, rows = [], []
-        for _ in range(self.recipe.images):
-            if rng.random() < self.recipe.easy_vqa:
-                samples = rng.choices(rng.choice(self.easy_vqa), k=self.recipe.questions)
-                image = load_image(samples[0].images[0])
-            else:
-                image, samples = _scene_row(self.recipe, rng, only_one)
-            if rng.random() < self.recipe.cards:
-                image, samples = _carded(image, samples, self.recipe, rng)
-            images.append(image)
-            rows.append([_item(sample, self.recipe, rng) for sample in samples])
-        return pack(self.processor, images, rows)
+        return pack(self.vlm, [row(self.recipe, rng, only_one) for _ in range(self.recipe.images)])
 
 
-# --- packing ----------------------------------------------------------------------------------------------------------
-
-
-def pack(processor, images: list[Image], rows: list[list[Item]]) -> dict[str, torch.Tensor]:
-    """Images and their items as one padded batch with a block mask.
+def pack(vlm, shown: Sequence[Shown]) -> dict[str, torch.Tensor]:
+    """Images and their items as one padded batch of trees.
 
     Returns:
-        input_ids [row, token]; position_ids [3, row, token] (each item's positions start right after the image);
-        attention_mask [row, 1, token, token] bool (an item sees the prefix and, causally, itself);
-        targets [row, token] (the next token of an answer, -100 elsewhere); weights [row, token] (each item's weight,
-        spread over its target tokens); pixel_values, image_grid_thw as the processor gives them.
+        What the model's backbone takes: input_ids [row, token], attention_mask [row, 1, token, token] bool,
+        position_ids [*axes, row, token] and the processor's vision tensors; and targets [row, token] (the next token
+        of an answer, -100 elsewhere) with weights [row, token] (each item's weight, spread over its target tokens).
     """
-    vision = processor.image_processor(images=images, return_tensors="pt")
-    tokenizer, merge = processor.tokenizer, processor.image_processor.merge_size
-    encoded = []
-    for row, (_, height, width) in zip(rows, vision["image_grid_thw"].tolist(), strict=True):
-        n_image = height * width // merge**2
-        prefix, suffixes = None, []
-        for item in row:
-            messages = prompts.user_turn(item.prompt, n_images=1)
-            asked = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-            whole = processor.apply_chat_template(prompts.answered(messages, item.answer), tokenize=False)
-            head, question = asked.split(processor.image_token)
-            prefix = tokenizer(head)["input_ids"] + [processor.image_token_id] * n_image
-            ids = tokenizer(question)["input_ids"]
-            suffixes.append(
-                (ids, tokenizer(whole.split(processor.image_token)[1])["input_ids"][len(ids) :], item.weight)
-            )
-        encoded.append((prefix, height // merge, width // merge, suffixes))
-    length = max(len(prefix) + sum(len(q) + len(a) for q, a, _ in items) for prefix, _, _, items in encoded)
-    shape = (len(rows), length)
-    batch = {
-        "input_ids": torch.full(shape, tokenizer.pad_token_id),
-        "position_ids": torch.zeros(3, *shape, dtype=torch.long),
-        "attention_mask": torch.eye(length, dtype=torch.bool).expand(len(rows), 1, length, length).clone(),
-        "targets": torch.full(shape, -100),
-        "weights": torch.zeros(shape),
-    }
-    for index, (prefix, height, width, items) in enumerate(encoded):
-        start = len(prefix)
-        positions, following = _prefix_positions(start - height * width, height, width)
-        batch["input_ids"][index, :start] = torch.tensor(prefix)
-        batch["position_ids"][:, index, :start] = positions
-        batch["attention_mask"][index, 0, :, :start] = True
-        batch["attention_mask"][index, 0, :start, :start] = torch.ones(start, start, dtype=torch.bool).tril()
-        for question, answer, weight in items:
-            n = len(question) + len(answer)
-            end = start + n
-            batch["input_ids"][index, start:end] = torch.tensor(question + answer)
-            batch["position_ids"][:, index, start:end] = torch.arange(following, following + n)
-            batch["attention_mask"][index, 0, start:end, start:end] = torch.ones(n, n, dtype=torch.bool).tril()
-            target = slice(start + len(question) - 1, end - 1)
-            batch["targets"][index, target] = torch.tensor(answer)
-            batch["weights"][index, target] = weight / len(answer)
-            start = end
-    return {**batch, "pixel_values": vision["pixel_values"], "image_grid_thw": vision["image_grid_thw"]}
+    asked = [[_rendered(vlm, item, len(images)) for item in items] for images, items in shown]
+    inputs = model_inputs(
+        vlm, [(items[0][0].messages, images) for items, (images, _) in zip(asked, shown, strict=True)]
+    )
+    positions, shift = vlm.adapter.positions(vlm.model, inputs)
+    image_token, rows, targets, weights = vlm.adapter.image_token_id(vlm.processor), [], [], []
+    for index, items in enumerate(asked):
+        ids = inputs["input_ids"][index][inputs["attention_mask"][index].bool()].tolist()
+        n_prefix = len(ids) - ids[::-1].index(image_token)
+        closing = ids[n_prefix : len(ids) - len(items[0][0].tail)]
+        tree = Row(ids[:n_prefix])
+        for prompt, answer, weight in items:
+            question = tree.grow(0, [*closing, *prompt.tail])
+            tree.grow(question, answer[:-1])  # nothing follows the last token
+            places = [tree.last(question), *tree.places(len(tree.parent) - 1)]
+            targets += [(index, place, token) for place, token in zip(places, answer, strict=True)]
+            weights += [weight / len(answer)] * len(answer)
+        rows.append(tree)
+    batch = row_inputs(rows, positions, shift)
+    where = torch.tensor(targets)
+    batch["targets"] = torch.full_like(batch["input_ids"], -100)
+    batch["targets"][where[:, 0], where[:, 1]] = where[:, 2]
+    batch["weights"] = torch.zeros(batch["input_ids"].shape)
+    batch["weights"][where[:, 0], where[:, 1]] = torch.tensor(weights, dtype=torch.float32)
+    return batch | vision_inputs(inputs)
 
 
-def _prefix_positions(n_head: int, height: int, width: int) -> tuple[torch.Tensor, int]:
-    """Qwen3-VL positions [3, token] of head text followed by an image grid, and the first position after it."""
-    head = torch.arange(n_head).expand(3, -1)
-    rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
-    grid = torch.stack([torch.zeros_like(rows), rows, columns]).reshape(3, -1) + n_head
-    return torch.cat([head, grid], dim=1), n_head + max(height, width)
+def _rendered(vlm, item: Item, n_images: int) -> tuple:
+    how = (vlm.processor, vlm.adapter.placeholder(vlm.processor))
+    prompt = rendered_prompt(item.sample, item.sample.prompt, n_images, *how)
+    answer = answer_tokens(prompt.messages, item.answer, *how)
+    return prompt, [*answer.text, *answer.end], item.weight
 
 
 class Scenes(Dataset):
-    """Vision step number -> drawn scenes as the processor gives them, and what stands in each of their four places:
-    labels [image, place, (shape, color)], 0 for nothing. A pure function of (recipe.seed, step)."""
+    """Vision step number -> drawn scenes as the processor gives them, and what they show: labels [image, 13] of
+    (kind, colour, word) in each of the four places, then the card's label; 0 for nothing. A pure function of
+    (recipe.seed, step)."""
 
-    def __init__(self, recipe: Recipe, processor):
-        self.recipe, self.processor = recipe, processor
+    def __init__(self, recipe: Recipe, vlm):
+        self.recipe, self.vlm = recipe, vlm
 
     def __len__(self) -> int:
         return self.recipe.vision_steps
 
     def __getitem__(self, step: int) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         rng = Random(f"vision/{self.recipe.seed}/{step}")
-        images, labels = [], torch.zeros(self.recipe.vision_images, len(world.PLACES), 2, dtype=torch.long)
+        images, labels = [], torch.zeros(self.recipe.vision_images, 4 * 3 + 1, dtype=torch.long)
         for index in range(self.recipe.vision_images):
-            scene = world.make_scene(rng, rng.randint(1, len(world.PLACES)), held_out=False)
-            images.append(world.render(scene, rng))
+            scene = world.make_scene(rng, rng.randint(1, len(world.PLACES)), held_out=False, typical=0.0)
+            image = world.render(scene, rng)
             for thing in scene:
-                named = world.SHAPES.index(thing.shape) + 1, list(world.COLORS).index(thing.color) + 1
-                labels[index, world.PLACES.index(thing.place)] = torch.tensor(named)
-        return dict(self.processor.image_processor(images=images, return_tensors="pt")), labels
+                for column, values in enumerate(SHOWN):
+                    named = thing.kind if column == 0 else thing.color
+                    labels[index, 3 * world.PLACES.index(thing.place) + column] = (*values, named).index(named) + 1
+            if rng.random() < 0.5:
+                label = rng.choice(CARDS)
+                image = world.text_card(image, label)
+                labels[index, -1] = CARDS.index(label) + 1
+            images.append(image)
+        for column in (1, 2):  # a sign has no colour, a thing no word
+            values = labels[:, column:-1:3]
+            values[values > len(SHOWN[column])] = 0
+        return dict(self.vlm.processor.image_processor(images=images, return_tensors="pt")), labels
+
+
+SHOWN = ((*world.KINDS, "sign"), tuple(world.COLORS), world.WORDS)
+CARDS = ("A", "B", "C", "D", "Yes", "No")

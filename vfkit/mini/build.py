@@ -1,89 +1,55 @@
 """Build a mini model from nothing: tokenizer, processor and randomly initialised network of the real classes."""
 
-from dataclasses import dataclass
+import re
+from dataclasses import replace
+from importlib import import_module
 from random import Random
+from types import SimpleNamespace
 
 import torch
+from jaxtyping import Float
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import (
-    PreTrainedTokenizerFast,
-    Qwen2VLImageProcessor,
-    Qwen3VLConfig,
-    Qwen3VLForConditionalGeneration,
-    Qwen3VLProcessor,
-    Qwen3VLVideoProcessor,
-)
+from transformers import PreTrainedTokenizerFast
 
 from vfkit import prompts
-from vfkit.mini import world
+from vfkit.mini import questions, world
+from vfkit.mini.networks import FAMILIES, MAX_LENGTH, Family, Size
+from vfkit.models.load import ADAPTERS, VLM
 from vfkit.sample import Sample
 
-SPECIAL = [
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|vision_start|>",
-    "<|vision_end|>",
-    "<|image_pad|>",
-    "<|video_pad|>",
-]
 VOCABULARY = 768
 
-# The turn format of Qwen3-VL; image parts become one placeholder that the processor widens to the image's tokens.
-CHAT_TEMPLATE = (
-    "{%- for message in messages -%}"
-    "{{- '<|im_start|>' + message.role + '\n' -}}"
-    "{%- if message.content is string -%}{{- message.content -}}"
-    "{%- else -%}{%- for part in message.content -%}"
-    "{%- if part.type == 'image' -%}{{- '<|vision_start|><|image_pad|><|vision_end|>' -}}"
-    "{%- else -%}{{- part.text -}}{%- endif -%}"
-    "{%- endfor -%}{%- endif -%}"
-    "{{- '<|im_end|>\n' -}}"
-    "{%- endfor -%}"
-    "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\n' -}}{%- endif -%}"
-)
 
-
-@dataclass(frozen=True)
-class Size:
-    """Widths and depths of a mini model and the pixels it sees."""
-
-    width: int = 96
-    text_layers: int = 4
-    vision_width: int = 96
-    vision_layers: int = 3
-    heads: int = 4
-    patch: int = 8
-    side: int = 64  # images are resized to about side x side pixels before patching
-
-
-def build_tokenizer(seed: int = 0) -> PreTrainedTokenizerFast:
+def build_tokenizer(family: Family, seed: int = 0) -> PreTrainedTokenizerFast:
     """A byte-level BPE over the world's and easy-VQA's texts: words for what is known, pieces for the rest."""
     rng = Random(f"tokenizer/{seed}")
     corpus = []
-    for index in range(3000):
-        scene = world.make_scene(rng, world.n_things(rng), held_out=False)
-        corpus.append(world.caption(scene))
-        for generator in world.GENERATORS.values():
-            question = generator(scene, rng)
-            if question is not None:
-                sample = world.to_sample(str(index), None, question, rng)
-                corpus += [prompts.text(sample, sample.prompt), prompts.text(sample, "open"), *sample.options]
+    for _ in range(3000):
+        scenes = [world.make_scene(rng, world.n_things(rng), held_out=False, typical=0.3) for _ in range(2)]
+        corpus.append(world.caption(scenes[0]))
+        asked = [generator(scenes[0], rng) for generator in questions.GENERATORS.values()]
+        asked += [generator(*scenes, rng) for generator in questions.PAIRS.values()]
+        for question in filter(None, asked):
+            sample = questions.to_sample("", (None,), question, rng)
+            sample = replace(sample, hint=questions.assertion(question.text, rng.choice(sample.options)))
+            corpus += [prompts.text(sample, sample.prompt), prompts.text(sample, "open"), *sample.options]
+            corpus.append(f"Choose {question.truth}.")
     corpus += _easy_vqa_texts()
-    corpus += ["Answer is A B C D E Yes No", "Hint: the answer is", "user", "assistant"] * 50
+    corpus += ["Describe the image.", "A", "B", "C", "D", "user", "assistant"] * 50
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY,
-        special_tokens=SPECIAL,
+        special_tokens=list(family.special),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     tokenizer.train_from_iterator(corpus, trainer)
+    begin = {"bos_token": family.begin} if family.begin else {}
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>", padding_side="right",
-        additional_special_tokens=SPECIAL[3:], model_max_length=2048,
+        tokenizer_object=tokenizer, eos_token=family.end, pad_token=family.pad, padding_side=family.padding_side,
+        extra_special_tokens=family.named or list(family.special), model_max_length=MAX_LENGTH, **begin,
     )  # fmt: skip
 
 
@@ -95,45 +61,56 @@ def _easy_vqa_texts() -> list[str]:
     return [prompts.text(sample, "yes_no") for sample in samples] + answers[:4000]
 
 
-def build_processor(size: Size, tokenizer: PreTrainedTokenizerFast) -> Qwen3VLProcessor:
-    pixels = {"shortest_edge": size.side**2, "longest_edge": size.side**2}
-    mean = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
-    image_processor = Qwen2VLImageProcessor(
-        size=pixels, patch_size=size.patch, merge_size=2, temporal_patch_size=2, **mean
-    )
-    video_processor = Qwen3VLVideoProcessor(
-        size=pixels, patch_size=size.patch, merge_size=2, temporal_patch_size=2, **mean
-    )
-    return Qwen3VLProcessor(image_processor, tokenizer, video_processor, chat_template=CHAT_TEMPLATE)
-
-
-def build_model(size: Size, tokenizer: PreTrainedTokenizerFast, seed: int = 0) -> Qwen3VLForConditionalGeneration:
-    """A randomly initialised Qwen3-VL of the given size, float32."""
-    head = size.width // size.heads
-    section = [head // 2 - 2 * (head // 6), head // 6, head // 6]  # rotary frequencies for time, height and width
-    text = dict(
-        vocab_size=len(tokenizer), hidden_size=size.width, intermediate_size=3 * size.width,
-        num_hidden_layers=size.text_layers, num_attention_heads=size.heads, num_key_value_heads=size.heads,
-        head_dim=head,
-        max_position_embeddings=2048, tie_word_embeddings=True,
-        rope_parameters={
-            "rope_type": "default", "rope_theta": 10000.0, "mrope_section": section, "mrope_interleaved": True,
-        },
-    )  # fmt: skip
-    vision = dict(
-        depth=size.vision_layers, hidden_size=size.vision_width, intermediate_size=3 * size.vision_width,
-        num_heads=size.heads, patch_size=size.patch, spatial_merge_size=2, temporal_patch_size=2,
-        out_hidden_size=size.width, num_position_embeddings=(size.side // size.patch) ** 2,
-        deepstack_visual_indexes=[size.vision_layers // 3, 2 * size.vision_layers // 3],
-    )  # fmt: skip
-    token = tokenizer.convert_tokens_to_ids
-    config = Qwen3VLConfig(
-        text_config=text, vision_config=vision, tie_word_embeddings=True, image_token_id=token("<|image_pad|>"),
-        video_token_id=token("<|video_pad|>"), vision_start_token_id=token("<|vision_start|>"),
-        vision_end_token_id=token("<|vision_end|>"),
-    )  # fmt: skip
+def build(family: str, size: Size, seed: int = 0) -> VLM:
+    """A randomly initialised model of a family with its processor, float32, as `vfkit.load_model` would load it."""
+    words = build_tokenizer(FAMILIES[family])
     torch.manual_seed(seed)
-    model = Qwen3VLForConditionalGeneration(config)
-    model.generation_config.eos_token_id = token("<|im_end|>")
-    model.generation_config.pad_token_id = token("<|endoftext|>")
-    return model
+    model, processor = FAMILIES[family].make(size, words)
+    model.generation_config.eos_token_id = words.eos_token_id
+    model.generation_config.pad_token_id = words.pad_token_id
+    adapter = import_module(ADAPTERS[model.config.model_type])
+    return VLM(family, model, processor, adapter, "", torch.device("cpu"), torch.float32)
+
+
+def vision_tokens(vlm, vision: dict[str, torch.Tensor]) -> Float[torch.Tensor, "image height width channel"]:
+    """Vision tokens of images of one size as the language model gets them."""
+    outputs = SimpleNamespace(image_outputs=vlm.model.get_image_features(**vision))
+    return torch.stack(vlm.adapter.vision_grids(outputs, vision, vlm.processor))
+
+
+def vision_parameters(model) -> list[torch.nn.Parameter]:
+    """Of everything that makes vision tokens."""
+    text = {id(each) for each in model.model.language_model.parameters()}
+    text |= {id(each) for each in model.get_output_embeddings().parameters()}
+    return [each for each in model.parameters() if id(each) not in text]
+
+
+def grow(vlm, trained) -> None:
+    """Give a model the weights of a trained one that is as wide and not deeper: all of them where both are of one
+    architecture, else those of the text layers; embeddings by token.
+
+    Layers that it has more of begin as copies whose outputs are zero, so that a deeper model first says exactly what
+    the trained one says.
+    """
+    state, own = trained.model.state_dict(), vlm.model.state_dict()
+    for name, value in own.items():
+        if name.endswith(("embed_tokens.weight", "lm_head.weight")):
+            old, new = (each.processor.tokenizer.get_vocab() for each in (trained, vlm))
+            known = [token for token in new if token in old]
+            value[[new[token] for token in known]] = state[name][[old[token] for token in known]].to(value.dtype)
+        elif name in state:
+            value.copy_(state[name])
+        elif (source := _layer_below(name, state)) in state:
+            adds = re.search(r"(o_proj|down_proj|attn\.proj|linear_fc2)\.", name)
+            value.copy_(torch.zeros_like(value) if adds else state[source])
+    vlm.model.load_state_dict(own)
+
+
+def _layer_below(name: str, state: dict) -> str:
+    """The same weight of the layer that a layer too many is a copy of; an empty text for weights outside layers."""
+    found = re.fullmatch(r"(.*(?:layers|blocks)\.)(\d+)(\..*)", name)
+    if not found:
+        return ""
+    stem, index, rest = found.groups()
+    depth = sum(re.fullmatch(re.escape(stem) + r"\d+" + re.escape(rest), key) is not None for key in state)
+    return f"{stem}{int(index) % depth}{rest}" if depth else ""

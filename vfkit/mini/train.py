@@ -6,10 +6,9 @@ stopped as if it had not.
 
 import argparse
 import json
-import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -19,47 +18,50 @@ import torch.nn.functional as F
 from torch.utils.data import DataLoader, Dataset
 
 from vfkit.mini import build, world
-from vfkit.mini.batches import Scenes, Steps
+from vfkit.mini.batches import CARDS, SHOWN, Scenes, Steps
 from vfkit.mini.recipe import RECIPES, Recipe
+from vfkit.models import load_model
 
 SAVE_SECONDS = 180
 
 # --- the vision encoder first ----------------------------------------------------------------------------------------
 
 
-def train_vision(model, processor, recipe: Recipe) -> Iterator[tuple[int, float]]:
-    """Teach the vision encoder what stands where, by two linear heads that are then thrown away; yields (step, loss).
+def train_vision(vlm, recipe: Recipe) -> Iterator[tuple[int, float]]:
+    """Teach the vision encoder what stands where and what cards say, by linear heads that are then thrown away; yields
+    (step, loss).
 
     Text alone teaches shapes slowly: minutes here save an hour there.
     """
-    tower, width = model.model.visual, model.config.text_config.hidden_size
-    heads = torch.nn.ModuleList(torch.nn.Linear(width, 1 + n) for n in (len(world.SHAPES), len(world.COLORS)))
-    optimizer, schedule = _optimizer([*tower.parameters(), *heads.parameters()], recipe.vision_lr, recipe.vision_steps)
-    for step, (vision, labels) in enumerate(_loader(Scenes(recipe, processor)), start=1):
-        side = math.isqrt(int(vision["image_grid_thw"][0].prod())) // processor.image_processor.merge_size
+    width = vlm.model.config.get_text_config().hidden_size
+    sizes = [1 + len(values) for values in (*SHOWN * len(world.PLACES), CARDS)]
+    heads = torch.nn.ModuleList(torch.nn.Linear(width, n) for n in (*sizes[: len(SHOWN)], sizes[-1]))
+    parameters = [*build.vision_parameters(vlm.model), *heads.parameters()]
+    descent = Descent(parameters, heads.parameters(), recipe.vision_lr, recipe.vision_steps)
+    for step, (vision, labels) in enumerate(_loader(Scenes(recipe, vlm)), start=1):
         with torch.autocast("cpu", torch.bfloat16):
-            tokens = tower(vision["pixel_values"], grid_thw=vision["image_grid_thw"]).pooler_output
-        quarters = einops.reduce(
-            tokens.float(), "(image r h c w) channel -> image (r c) channel", "mean",
-            image=len(labels), r=2, c=2, h=side // 2, w=side // 2,
-        )  # fmt: skip
-        parts = zip(heads, labels.unbind(-1), strict=True)
-        value = sum(F.cross_entropy(head(quarters).flatten(0, 1), label.flatten()) for head, label in parts)
-        _descend(value, optimizer, schedule)
+            tokens = build.vision_tokens(vlm, vision)
+        places = einops.reduce(
+            tokens.float(), "image (r h) (c w) channel -> image (r c) channel", "mean", r=2, c=2
+        ).unsqueeze(2)  # fmt: skip
+        value = F.cross_entropy(heads[-1](tokens.float().mean((1, 2))), labels[:, -1])
+        for index, head in enumerate(heads[:-1]):
+            named = labels[:, index : -1 : len(SHOWN)]  # [image, place]
+            value = value + F.cross_entropy(head(places).flatten(0, 2), named.flatten())
+        descent.step(value)
         yield step, value.item()
 
 
 # --- training ---------------------------------------------------------------------------------------------------------
 
 
-def loss(model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+def loss(vlm, batch: dict[str, torch.Tensor]) -> torch.Tensor:
     """Cross-entropy of the answers, each item counted by its weight whatever its length."""
-    hidden = model.model(
-        input_ids=batch["input_ids"], position_ids=batch["position_ids"], attention_mask=batch["attention_mask"],
-        pixel_values=batch["pixel_values"], image_grid_thw=batch["image_grid_thw"], use_cache=False,
-    ).last_hidden_state  # fmt: skip
+    inputs = {key: value for key, value in batch.items() if key not in ("targets", "weights")}
+    hidden = vlm.adapter.backbone(vlm.model)(**inputs, use_cache=False).last_hidden_state
     asked = batch["targets"] >= 0
-    each = F.cross_entropy(model.lm_head(hidden[asked]).float(), batch["targets"][asked], reduction="none")
+    logits = vlm.model.get_output_embeddings()(hidden[asked]).float()
+    each = F.cross_entropy(logits, batch["targets"][asked], reduction="none")
     weights = batch["weights"][asked]
     return (each * weights).sum() / weights.sum()
 
@@ -71,38 +73,39 @@ def train(name: str, recipe: Recipe, folder: Path, threads: int = 2) -> Iterator
     """
     torch.set_num_threads(threads)
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = build.build_tokenizer()
-    processor = build.build_processor(recipe.size, tokenizer)
-    model = build.build_model(recipe.size, tokenizer, recipe.seed)
-    optimizer, schedule = _optimizer(model.parameters(), recipe.lr, recipe.steps)
+    vlm = build.build(recipe.family, recipe.size, recipe.seed)
+    model = vlm.model
+    if recipe.start:
+        build.grow(vlm, load_model(recipe.start))
+    embedding = model.get_input_embeddings().parameters()
+    descent = Descent(model.parameters(), embedding, recipe.lr, recipe.steps)
     state_path, start, seconds = folder / "state.pt", 0, 0.0
     if state_path.exists():
         state = torch.load(state_path, weights_only=True)
         if state["recipe"] != asdict(recipe):
             raise ValueError(f"{state_path} was trained by another recipe; remove it or choose another folder")
         model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        schedule.load_state_dict(state["schedule"])
+        descent.load_state_dict(state["descent"])
         start, seconds = state["step"], state["seconds"]
     began = saved = time.monotonic()
-    if not start:
-        for step, value in train_vision(model, processor, recipe):
+    if not start and recipe.vision_steps:
+        for step, value in train_vision(vlm, recipe):
             yield step - recipe.vision_steps, value
 
     def save(step: int) -> None:
         state = {
-            "model": model.state_dict(), "optimizer": optimizer.state_dict(), "schedule": schedule.state_dict(),
+            "model": model.state_dict(), "descent": descent.state_dict(),
             "step": step, "seconds": seconds + time.monotonic() - began, "recipe": asdict(recipe),
         }  # fmt: skip
         torch.save(state, state_path.with_suffix(".tmp"))
         os.replace(state_path.with_suffix(".tmp"), state_path)
-        export(model, processor, recipe, folder / name, step, state["seconds"])
+        export(model, vlm.processor, recipe, folder / name, step, state["seconds"])
 
     model.train()
-    for step, batch in enumerate(_loader(Steps(recipe, processor, range(start, recipe.steps))), start=start + 1):
+    for step, batch in enumerate(_loader(Steps(recipe, vlm, range(start, recipe.steps))), start=start + 1):
         with torch.autocast("cpu", torch.bfloat16):
-            value = loss(model, batch)
-        _descend(value, optimizer, schedule)
+            value = loss(vlm, batch)
+        descent.step(value)
         yield step, value.item()
         if time.monotonic() - saved > SAVE_SECONDS:
             save(step)
@@ -114,17 +117,39 @@ def _loader(steps: Dataset) -> DataLoader:
     return DataLoader(steps, batch_size=None, num_workers=1, prefetch_factor=8)
 
 
-def _optimizer(parameters, lr: float, steps: int):
-    optimizer = torch.optim.AdamW(parameters, lr=lr, betas=(0.9, 0.98), weight_decay=0.05)
-    return optimizer, torch.optim.lr_scheduler.OneCycleLR(optimizer, lr, total_steps=steps, pct_start=0.1)
+class Descent:
+    """Muon for the matrices inside, AdamW for all else, both on a one-cycle schedule; matrices learn in half the steps
+    that AdamW needs for them."""
 
+    def __init__(
+        self, parameters: Iterable[torch.nn.Parameter], outside: Iterable[torch.nn.Parameter], lr: float, steps
+    ):
+        self.parameters, outside = list(parameters), {id(each) for each in outside}
+        inside = [each for each in self.parameters if each.ndim == 2 and id(each) not in outside]
+        rest = [each for each in self.parameters if each.ndim != 2 or id(each) in outside]
+        self.optimizers = [
+            torch.optim.Muon(inside, lr=lr, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"),
+            torch.optim.AdamW(rest, lr=lr, betas=(0.9, 0.98), weight_decay=0.05),
+        ]
+        self.schedules = [
+            torch.optim.lr_scheduler.OneCycleLR(each, lr, total_steps=steps, pct_start=0.1, cycle_momentum=False)
+            for each in self.optimizers
+        ]
 
-def _descend(value: torch.Tensor, optimizer, schedule) -> None:
-    optimizer.zero_grad(set_to_none=True)
-    value.backward()
-    torch.nn.utils.clip_grad_norm_([each for group in optimizer.param_groups for each in group["params"]], 1.0)
-    optimizer.step()
-    schedule.step()
+    def step(self, value: torch.Tensor) -> None:
+        for each in self.optimizers:
+            each.zero_grad(set_to_none=True)
+        value.backward()
+        torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        for each in (*self.optimizers, *self.schedules):
+            each.step()
+
+    def state_dict(self) -> list[dict]:
+        return [each.state_dict() for each in (*self.optimizers, *self.schedules)]
+
+    def load_state_dict(self, states: list[dict]) -> None:
+        for each, state in zip((*self.optimizers, *self.schedules), states, strict=True):
+            each.load_state_dict(state)
 
 
 def export(model, processor, recipe: Recipe, folder: Path, step: int, seconds: float) -> None:

@@ -48,7 +48,7 @@ def scored_prompt(sample: Sample, n_images: int, processor, placeholder: str) ->
     """The prompt whose options are scored (`mcq` or `yes_no`) with every option, and letter, as an answer."""
     options = [plain(option, processor) for option in sample.options]
     letters = LETTERS[: len(options)] if sample.prompt == "mcq" else ""
-    asked = _asked(sample, sample.prompt, n_images, processor, placeholder)
+    asked = rendered_prompt(sample, sample.prompt, n_images, processor, placeholder)
     messages = asked.messages
     return replace(
         asked,
@@ -59,10 +59,11 @@ def scored_prompt(sample: Sample, n_images: int, processor, placeholder: str) ->
 
 def open_prompt(sample: Sample, n_images: int, processor, placeholder: str) -> Prompt:
     """The same question without its options; nothing is scored under it."""
-    return _asked(sample, "open", n_images, processor, placeholder)
+    return rendered_prompt(sample, "open", n_images, processor, placeholder)
 
 
-def _asked(sample: Sample, prompt: str, n_images: int, processor, placeholder: str) -> Prompt:
+def rendered_prompt(sample: Sample, prompt: str, n_images: int, processor, placeholder: str) -> Prompt:
+    """A sample's question in one of the prompts of `vfkit.prompts`, without answers."""
     body, question = (plain(text, processor) for text in (prompts.text(sample, prompt), sample.question))
     messages = prompts.user_turn(body, n_images, question)
     rendered = _render(processor, messages, generate=True)

@@ -9,21 +9,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int
 from PIL.Image import Image
 from torch import Tensor
 from transformers import DynamicCache
 
 from vfkit.images import content_hash
 from vfkit.readout.conversation import Answer, Prompt, open_prompt, scored_prompt
-from vfkit.readout.forward import log_probs, model_inputs, tap
+from vfkit.readout.forward import log_probs, model_inputs, row_inputs, tap, vision_inputs
 from vfkit.readout.greedy import Spoken, greedy
 from vfkit.readout.readout import TAPS, Readout
 from vfkit.readout.tree import Row
 from vfkit.sample import Sample
 
 BATCH_TOKENS = 8192
-_TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")  # rows bring their own
 
 Request = tuple[Sample, tuple[Image, ...]]
 
@@ -193,33 +191,13 @@ def _grow_request(row: Row, closing: list[int], asked: _Asked) -> _Nodes:
 
 def _forward(vlm, rows, inputs, positions, shift, cache) -> tuple[dict[str, Tensor], list[Tensor]]:
     """States around the final norm, by tap [row, token, channel], and the vision tokens of every image."""
-    length = max(len(row.tokens) for row in rows)
-    ids = torch.zeros(len(rows), length, dtype=torch.long)
-    mask = torch.eye(length, dtype=torch.bool).repeat(len(rows), 1, 1, 1)  # padding sees itself: no empty softmax
-    depths = torch.zeros(len(rows), length, dtype=torch.long)
-    for index, row in enumerate(rows):
-        n = len(row.tokens)
-        ids[index, :n] = torch.tensor(row.tokens)
-        mask[index, 0, :n, :n] = torch.from_numpy(row.mask())
-        depths[index, :n] = torch.from_numpy(row.depths())
+    text = row_inputs(rows, positions, shift)
     with tap(vlm) as states:
         outputs = vlm.adapter.backbone(vlm.model)(
-            input_ids=ids.to(vlm.device), attention_mask=mask.to(vlm.device),
-            position_ids=_positions(rows, positions, depths.to(vlm.device) + shift[:, None]),
-            cache=cache, use_cache=cache is not None,
-            **{key: value for key, value in inputs.items() if key not in _TEXT_INPUTS},
-        )  # fmt: skip
+            **text, **vision_inputs(inputs), cache=cache, use_cache=cache is not None
+        )
     grids = vlm.adapter.vision_grids(outputs, inputs, vlm.processor) if rows[0].length[0] else []
     return states, grids
-
-
-def _positions(rows, positions: Int[Tensor, "*axes row prompt"], after: Int[Tensor, "row token"]) -> Tensor:
-    """The model's own positions for the prefix; what branches off counts on from where a prompt of its own would."""
-    whole = after.repeat(*positions.shape[:-2], 1, 1)
-    for index, row in enumerate(rows):
-        n_prefix = row.length[0]
-        whole[..., index, :n_prefix] = positions[..., index, :n_prefix]
-    return whole
 
 
 # --- scores and probes ------------------------------------------------------------------------------------------------

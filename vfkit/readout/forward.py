@@ -1,12 +1,14 @@
 """What engine and oracle share: tensors from conversations, taps around the final norm, float32 log-probabilities."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from PIL.Image import Image
 from torch import Tensor
+
+from vfkit.readout.tree import Row
 
 Conversation = tuple[list[dict], tuple[Image, ...]]
 
@@ -29,6 +31,37 @@ def _with_images(messages: list[dict], images: tuple[Image, ...]) -> list[dict]:
         return {**part, "image": next(left)} if part["type"] == "image" else part
 
     return [{**message, "content": [filled(part) for part in message["content"]]} for message in messages]
+
+
+def row_inputs(
+    rows: Sequence[Row], positions: Int[Tensor, "*axes row prompt"], shift: Int[Tensor, " row"]
+) -> dict[str, Tensor]:
+    """Rows of branching text as the backbone takes them: padded input_ids [row, token], attention_mask [row, 1, token,
+    token] bool, position_ids [*axes, row, token].
+
+    The model's own positions hold for the prefix; what branches off counts on from where a prompt of its own would.
+    """
+    length = max(len(row.tokens) for row in rows)
+    ids = torch.zeros(len(rows), length, dtype=torch.long)
+    mask = torch.eye(length, dtype=torch.bool).repeat(len(rows), 1, 1, 1)  # padding sees itself: no empty softmax
+    depths = torch.zeros(len(rows), length, dtype=torch.long)
+    for index, row in enumerate(rows):
+        n = len(row.tokens)
+        ids[index, :n] = torch.tensor(row.tokens)
+        mask[index, 0, :n, :n] = torch.from_numpy(row.mask())
+        depths[index, :n] = torch.from_numpy(row.depths())
+    device = positions.device
+    whole = (depths.to(device) + shift[:, None]).repeat(*positions.shape[:-2], 1, 1)
+    for index, row in enumerate(rows):
+        n_prefix = row.length[0]
+        whole[..., index, :n_prefix] = positions[..., index, :n_prefix]
+    return {"input_ids": ids.to(device), "attention_mask": mask.to(device), "position_ids": whole}
+
+
+def vision_inputs(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What the processor made of the images; rows bring their own text."""
+    text = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")
+    return {key: value for key, value in inputs.items() if key not in text}
 
 
 @contextmanager

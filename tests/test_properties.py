@@ -13,7 +13,7 @@ from vfkit.images import content_hash, load_image
 from vfkit.metrics import stats
 from vfkit.metrics.dirichlet import dirichlet_energy
 from vfkit.metrics.drift import distances
-from vfkit.metrics.spectrum import phase_coherence, spectrum_of
+from vfkit.metrics.spectrum import spectrum_of
 from vfkit.perturb import geometric, overlay
 from vfkit.readout import rules
 
@@ -129,13 +129,13 @@ def test_smoothness_sees_differences_alone(grid, constant):
 
 
 @quick
-@given(st.integers(8, 40), st.integers(8, 40), st.integers(0, 99))
+@given(st.integers(40, 64), st.integers(40, 64), st.integers(0, 99))
 def test_an_image_is_coherent_with_itself_and_a_shift_keeps_its_power(width, height, seed):
     pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
     image = Image.fromarray(pixels)
-    assert all(value == pytest.approx(1, abs=1e-6) for value in phase_coherence(image, image).values())
     moved, own = (spectrum_of(one, image) for one in (geometric.translate(image, 4), image))
     for band in ("low", "mid", "high"):
+        assert own[f"coherence_{band}"] == pytest.approx(1, abs=1e-6)
         assert moved[f"power_{band}"] == pytest.approx(own[f"power_{band}"], rel=1e-6)
 
 
@@ -178,7 +178,8 @@ def test_flips_are_counted_whatever_the_order_of_rows(frame, rng):
     by = table.set_index("family")
     assert by.flips["identity"] == 0
     counted = table[table.instances > 0]
-    assert (counted.IFR <= counted.IV + 1e-12).all() and (counted.IV <= 1).all()
+    assert ((counted.flips > 0) == (counted.vulnerable > 0)).all() and (counted.vulnerable <= counted.flips).all()
+    assert counted.IFR.between(0, 1).all() and counted.IV.between(0, 1).all()
     hi = counted[counted.family.isin(["scale", "rotation"])]
     union = counted[counted.family.str.startswith("union")]
     assert union.empty or int(union.flips.iloc[0]) == int(hi.flips.sum())

@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from vfkit.bench import report
 from vfkit.bench.limit import Prefill
 from vfkit.bench.measure import measure
 from vfkit.bench.naive import read_naive
-from vfkit.mini.build import Size, build_model, build_processor
+from vfkit.mini.build import build
+from vfkit.mini.networks import Size
 from vfkit.models.load import VLM
 from vfkit.readout.engine import Request, read_many
 from vfkit.study.provenance import machine, versions
@@ -76,19 +78,18 @@ def _rows(vlm: VLM, options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _requests(vlm: VLM, n: int, families: list[str]) -> tuple[list[Request], list[Request]]:
     """Bases and perturbed images of multiple-choice questions, as a study reads them: in two calls."""
-    samples = [sample for sample in vfkit.load_dataset("mini_seed", n=8 * n) if len(sample.options) == 4][:n]
+    samples = [sample for sample in vfkit.load_dataset("mini_seed", n=16 * n) if len(sample.options) == 4][:n]
     bases = [(sample, (vfkit.load_image(sample.images[0]),)) for sample in samples]
     suite = vfkit.natural_suite(families)
     return bases, [(sample, one.images) for sample, images in bases for one in suite.instances(sample, 0, images)]
 
 
 def _model(size: str, device: str | None) -> VLM:
-    mini = vfkit.load_model("mini_qwen3vl" if size == "random_512" else size, device=device)
     if size != "random_512":
-        return mini
-    tokenizer = mini.processor.tokenizer
-    model = build_model(LARGE, tokenizer).to(mini.device).eval()
-    return VLM(size, model, build_processor(LARGE, tokenizer), mini.adapter, "", mini.device, torch.float32)
+        return vfkit.load_model(size, device=device)
+    made = build("qwen3_vl", LARGE)
+    made.model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
+    return replace(made, name=size, device=made.model.device)
 
 
 if __name__ == "__main__":

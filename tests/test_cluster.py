@@ -15,14 +15,21 @@ from vfkit.study import cluster, store
 HERE = str(Path(__file__).parent)
 
 
-def as_worker():
-    """What every worker's process does first: put the stub in place of models; die or fail where the test says so."""
+class Stubbed(cluster.Remote):
+    """A worker that first puts the stub in place of models, and dies or fails where the test says so."""
+
+    def work(self, *args):
+        if self.vlm is None:
+            install(Path(os.environ["VFKIT_TEST_ORDERS"]))
+        return super().work(*args)
+
+
+def install(orders):
     model = test_study.Stub().install(lambda d, key, value: d.__setitem__(key, value))
-    orders = Path(os.environ["VFKIT_TEST_ORDERS"])
 
     def fail(sample, images):
         if (orders / "failures").exists():
-            return test_study.some_failures(sample, images)
+            return some_failures(sample, images)
 
     def obey():
         for order in sorted(orders.glob("die-*")):
@@ -39,26 +46,25 @@ def orders(tmp_path_factory):
     """A local Ray for two workers, and the folder through which tests tell workers to fail."""
     ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'vfkit[ray]'")
     folder = tmp_path_factory.mktemp("orders")
-    paths = os.pathsep.join([str(Path(HERE).parent), HERE, os.environ.get("PYTHONPATH", "")])
-    environment = {"VFKIT_TEST_ORDERS": str(folder), "PYTHONPATH": paths}
-    os.environ |= {
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_worker_niceness": "0",
-    }  # by default workers give way to all else
-    for attempt in range(4):  # on a busy machine Ray's own processes may take longer than it waits for them
-        try:
-            ray.init(
-                address="local", num_cpus=2, num_gpus=0, include_dashboard=False, object_store_memory=80 * 2**20,
-                log_to_driver=False, logging_level="error",
-                runtime_env={"env_vars": environment, "worker_process_setup_hook": as_worker},
-            )  # fmt: skip
-            break
-        except Exception as error:
-            ray.shutdown()
-            if attempt == 3 or "timed out during startup" not in str(error):
-                raise
-    yield folder
-    ray.shutdown()
+    workers = {"VFKIT_TEST_ORDERS": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
+    workers["PYTHONPATH"] = os.pathsep.join([str(Path(HERE).parent), HERE, os.environ.get("PYTHONPATH", "")])
+    workers["RAY_worker_niceness"] = "0"  # else they give way to all other processes
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in workers.items():
+            patch.setenv(name, value)
+        for attempt in range(4):  # on a busy machine Ray's own processes may take longer than it waits for them
+            try:
+                ray.init(
+                    address="local", num_cpus=2, num_gpus=0, include_dashboard=False,
+                    object_store_memory=80 * 2**20, log_to_driver=False, logging_level="error",
+                )  # fmt: skip
+                break
+            except Exception as error:
+                ray.shutdown()
+                if attempt == 3 or "timed out during startup" not in str(error):
+                    raise
+        yield folder
+        ray.shutdown()
 
 
 @pytest.fixture
@@ -72,7 +78,8 @@ def config(tmp_path):
 
 
 @pytest.fixture
-def order(orders):
+def order(orders, monkeypatch):
+    monkeypatch.setattr(cluster, "Remote", Stubbed)
     for each in orders.iterdir():
         each.unlink()
     return lambda name: (orders / name).write_text("")

@@ -17,6 +17,10 @@ import time
 from pathlib import Path
 from random import Random
 
+import test_study
+
+from vfkit.study import cluster, open_run, run_study
+
 HERE = Path(__file__).parent
 SIZE = 120
 CHILD = """
@@ -27,41 +31,42 @@ survival.child(sys.argv[2], sys.argv[3])
 """
 
 
-def as_worker():
-    """The stub of `test_study` in place of models, a little slow."""
-    sys.path[:0] = [str(HERE.parent), str(HERE)]
-    import test_study
+class Stubbed(cluster.Remote):
+    """A worker on Ray with the stub in place of its model."""
 
+    def work(self, *args):
+        if self.vlm is None:
+            install()
+        return super().work(*args)
+
+
+def install():
+    """The stub of `test_study` in place of models, a little slow."""
     stub = test_study.Stub().install(lambda d, key, value: d.__setitem__(key, value))
     stub.before_read, stub.fail = (lambda: time.sleep(0.05)), test_study.some_failures
 
 
 def settings(out, engine="local"):
-    import test_study
-
     fields = dict(engine=engine, workers=2) if engine == "ray" else {}
     return test_study.settings(out, chunk=2, dataset_options={"size": SIZE}, **fields)
 
 
 def child(out, engine):
     """The study, in a process of its own."""
-    as_worker()
+    install()
     if engine == "ray":
         import ray
 
-        ray.init(
-            address="local", num_cpus=2, num_gpus=0, include_dashboard=False, object_store_memory=80 * 2**20,
-            log_to_driver=False, runtime_env={"worker_process_setup_hook": as_worker},
-        )  # fmt: skip
-    from vfkit.study import run_study
-
+        cluster.Remote = Stubbed
+        options = dict(include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False)
+        ray.init(address="local", num_cpus=2, num_gpus=0, **options)
     print("begun", flush=True)
     run_study(settings(out, engine), progress=False)
 
 
 def start(out, engine, token):
     environment = os.environ | {"VFKIT_SURVIVAL": token, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), str(HERE)])
+    environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-c", CHILD, str(HERE), str(out), engine]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     process.stdout.readline()  # "begun": starting Python and Ray is not what is to be killed
@@ -74,7 +79,7 @@ def workers(token):
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             mine = f"VFKIT_SURVIVAL={token}".encode() in (folder / "environ").read_bytes()
-            if mine and (folder / "cmdline").read_bytes().startswith(b"ray::Remote"):
+            if mine and (folder / "cmdline").read_bytes().startswith(b"ray::Stubbed"):
                 found.append(int(folder.name))
         except OSError:
             continue
@@ -129,11 +134,7 @@ def main():
     options = parser.parse_args()
     out = disk(options.disk) if options.disk else killed(options.engine, options.kills)[0]
 
-    as_worker()
-    import test_study
-
-    from vfkit.study import open_run, run_study
-
+    install()
     whole = run_study(settings(tempfile.mkdtemp()), progress=False)
     survivor = open_run(next(out.rglob("run.json")).parent)
     test_study.assert_same_records(survivor, whole)

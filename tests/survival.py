@@ -22,7 +22,7 @@ import test_study
 from vfkit.study import cluster, open_run, run_study
 
 HERE = Path(__file__).parent
-SIZE = 120
+SIZE = 240  # samples, two a part
 CHILD = """
 import os, sys, time
 sys.path.insert(0, sys.argv[1])
@@ -47,7 +47,7 @@ def install():
 
 
 def settings(out, engine="local"):
-    fields = dict(engine=engine, workers=2) if engine == "ray" else {}
+    fields = dict(engine=engine, workers=2, retries=100) if engine == "ray" else {}
     return test_study.settings(out, chunk=2, dataset_options={"size": SIZE}, **fields)
 
 
@@ -73,6 +73,10 @@ def start(out, engine, token):
     return process
 
 
+def parts(out):
+    return len(list(out.rglob("records/part-*.parquet")))
+
+
 def workers(token):
     """Processes of this script's own Ray workers."""
     found = []
@@ -93,17 +97,23 @@ def killed(engine, kills, seed=0):
     while True:
         process = start(out, engine, token)
         while len(moments) < kills:
-            time.sleep(rng.uniform(0.05, 2.0 if engine == "local" else 1.0))
+            target = parts(out) + rng.randint(0, 5)
+            while parts(out) < target and process.poll() is None:
+                time.sleep(0.01)
+            time.sleep(rng.uniform(0, 0.3))
             victims = workers(token) if engine == "ray" and len(moments) % 3 else [process.pid]
-            if process.poll() is not None or not victims:
+            if process.poll() is not None:
                 break
+            if not victims:  # the last one killed is not replaced yet
+                continue
             os.kill(rng.choice(victims), signal.SIGKILL)
             done += 1
-            moments.append(len(list(out.rglob("records/part-*.parquet"))))
+            moments.append(parts(out))
             print(f"kill {done}: {'worker' if victims != [process.pid] else 'run'} at {moments[-1]} parts", flush=True)
             if victims == [process.pid]:
                 break
         code = process.wait()
+        assert code in (0, -signal.SIGKILL), f"the run ended with status {code}"
         if code == 0 and len(moments) < kills:  # finished too soon: begin anew
             shutil.rmtree(out)
         elif code == 0:

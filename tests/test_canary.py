@@ -2,6 +2,7 @@
 
 import inspect
 
+import pytest
 import torch
 import transformers
 from transformers import DynamicCache
@@ -81,3 +82,63 @@ def test_positions_come_with_their_shift(vlm):
 
 def test_the_cache_is_called_cache(vlm):
     assert "cache" in inspect.signature(vlm.model.model.forward).parameters
+
+
+@torch.inference_mode()
+def test_a_cache_grows_even_where_none_is_wanted(vlm):
+    """So nothing is ever scored from a cache twice."""
+    cache, inputs = DynamicCache(), _inputs(vlm)
+    for times in (1, 2):
+        positions, _ = vlm.adapter.positions(vlm.model, inputs)
+        vlm.model.model(input_ids=inputs["input_ids"], position_ids=positions, cache=cache, use_cache=False)
+        assert cache.get_seq_length() == times * inputs["input_ids"].shape[1]
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("name", ["qwen2_5_vl", "glm4v"])
+def test_three_axis_models_keep_the_shift_of_their_last_image(tiny_vlm, name):
+    """So positions are always passed, and the oracle clears what is left."""
+    vlm = tiny_vlm(name)
+    inputs = _inputs(vlm)
+    vlm.model.model.rope_deltas = None
+    vlm.model(**inputs)
+    _, shift = vlm.adapter.positions(vlm.model, inputs)
+    assert vlm.model.model.rope_deltas[:, 0].tolist() == shift.tolist() and int(shift) < 0
+
+
+@torch.inference_mode()
+def test_gemma_reads_its_images_both_ways_only_where_it_is_told_which_tokens_they_are(tiny_vlm):
+    vlm = tiny_vlm("gemma3")
+    inputs = _inputs(vlm)
+    assert int(inputs["token_type_ids"].sum()) == vlm.processor.image_seq_length
+    told = vlm.model(**inputs).logits
+    untold = vlm.model(**{key: value for key, value in inputs.items() if key != "token_type_ids"}).logits
+    assert not torch.allclose(told, untold, atol=1e-3)
+
+
+@torch.inference_mode()
+def test_gemma_takes_a_mask_for_each_type_of_layer(tiny_vlm):
+    vlm = tiny_vlm("gemma3")
+    inputs = _inputs(vlm)
+    length = inputs["input_ids"].shape[1]
+    seen, places = torch.ones(1, length, length, dtype=torch.bool).tril(), torch.arange(length)[None]
+    masks = vlm.adapter.masks(vlm.model, seen, places, places, inputs["input_ids"])
+    assert set(masks) == set(vlm.model.config.text_config.layer_types)
+    ours = vlm.model(**{key: inputs[key] for key in ("input_ids", "pixel_values")}, attention_mask=masks)
+    assert torch.allclose(ours.logits, vlm.model(**inputs).logits, atol=1e-5)
+
+
+def test_gemma_begins_once_and_pads_on_the_side_that_is_asked_for(tiny_vlm):
+    vlm = tiny_vlm("gemma3")
+    short, long = (vfkit.prompts.user_turn(words, 0) for words in ("Hi", "What is the color of the ring?"))
+    ids = model_inputs(vlm, [(short, ()), (long, ())])["input_ids"]
+    tokenizer = vlm.processor.tokenizer
+    assert tokenizer.padding_side == "left"
+    assert ids[0, -1] == tokenizer.pad_token_id and ids[0, 0] == ids[1, 0] == tokenizer.bos_token_id
+    assert (ids == tokenizer.bos_token_id).sum() == 2
+
+
+def test_llava_tiles_an_image_only_where_it_is_alone(tiny_vlm):
+    vlm = tiny_vlm("llava_onevision")
+    assert [_inputs(vlm, n)["batch_num_images"].tolist() for n in (1, 2)] == [[1], [2]]
+    assert [_inputs(vlm, n)["pixel_values"].shape[1] > 1 for n in (1, 2)] == [True, False]

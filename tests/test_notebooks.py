@@ -40,6 +40,17 @@ def test_01_runs_to_its_end_and_again_from_the_finished_run(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in run.glob("records/*.parquet")} == parts
 
 
+def test_04_gives_a_verdict(tmp_path):
+    done = _papermill(
+        "04_pope", tmp_path, n=18, families="rotation", blanks="black", probes=False, out=tmp_path / "out"
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    (run,) = (tmp_path / "out" / "pope" / "mini_qwen3vl" / "mini_pope").iterdir()
+    for name in ("pope", "transitions", "margins", "priors", "prior_drift"):
+        assert (run / "tables" / f"{name}.csv").stat().st_size and (run / "figures" / f"{name}.png").stat().st_size
+    assert "Verdict: " in _printed(tmp_path) and "On a black image it says Yes to" in _printed(tmp_path)
+
+
 @pytest.mark.parametrize(
     "parameters, says",
     [

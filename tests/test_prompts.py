@@ -141,16 +141,14 @@ def test_a_processor_without_a_chat_template_is_refused(vlm):
         conversation.scored_prompt(MCQ, 1, bare, "<|image_pad|>")
 
 
-@pytest.mark.parametrize(
-    "said, reason",
-    [("{{- '<think>' + part.text -}}", "does not keep"), ("{{- part.text|upper -}}", "does not keep")],
-)
+@pytest.mark.parametrize("said, reason", [("|upper", "does not keep"), ("[1:]", "leaves out")])
 def test_a_template_that_rewrites_answers_is_refused(vlm, said, reason):
     """Its answers would be scored as something they are not."""
-    template = vlm.processor.chat_template.replace(
-        "{{- part.text -}}",
-        "{%- if message.role == 'assistant' -%}" + said + "{%- else -%}{{- part.text -}}{%- endif -%}",
-    )
+    template = vlm.processor.chat_template
+    for text in ("part.text", "message.content"):
+        own, rewritten = ("{{- " + each + " -}}" for each in (text, text + said))
+        kept = "{%- if message.role == 'assistant' -%}" + rewritten + "{%- else -%}" + own + "{%- endif -%}"
+        template = template.replace(own, kept)
     changed = SimpleNamespace(
         tokenizer=vlm.processor.tokenizer,
         chat_template=template,

@@ -99,3 +99,24 @@ def test_mcnemar_and_holm_by_hand():
         stats.mcnemar([1], [1, 0])
     np.testing.assert_allclose(stats.holm([0.01, np.nan, 0.04, 0.03]), [0.03, np.nan, 0.06, 0.06])
     assert stats.holm([]).size == 0
+
+
+def test_a_median_and_its_interval_are_those_of_resampled_images():
+    rng = np.random.default_rng(3)
+    values, images = rng.normal(size=60), np.repeat(np.arange(12), 5)
+    found = stats.median(np.append(values, np.nan), np.append(images, 99), n_boot=200).iloc[0]
+    assert found.value == np.median(values) and found.clusters == 12
+    draws = np.random.default_rng(0).integers(13, size=(200, 13))  # image 99 is drawn as well, and has no value
+    medians = [np.median(np.concatenate([values[images == one] for one in drawn])) for drawn in draws]
+    assert [found.low, found.high] == pytest.approx(np.quantile(medians, [0.025, 0.975]))
+    groups = stats.median([1.0, 3.0, 2.0, 5.0], ["a", "b", "c", "c"], ["x", "x", "x", "y"])
+    assert groups.value.to_dict() == {"x": 2.0, "y": 5.0} and np.isnan(groups.low["y"])
+
+
+def test_a_difference_of_ratios_is_paired():
+    top, bottom = np.array([1.0, 0, 2, 1]), np.array([2.0, 1, 2, 3])
+    found = stats.difference(top, bottom, top - 0.1 * bottom, bottom, [1, 2, 3, 3])
+    assert found.value.iloc[0] == pytest.approx(0.1)
+    assert found.low.iloc[0] == pytest.approx(0.1) and found.high.iloc[0] == pytest.approx(0.1)
+    missing = stats.difference(top, bottom, top, 0 * bottom, [1, 2, 3, 3]).iloc[0]
+    assert np.isnan(missing[["value", "low", "high"]].astype(float)).all() and missing.clusters == 0

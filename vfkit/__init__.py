@@ -11,6 +11,7 @@ _PUBLIC = {
     "load_image": "vfkit.images",
     "ImageError": "vfkit.images",
     "load_dataset": "vfkit.datasets",
+    "DatasetUnavailable": "vfkit.datasets",
     "natural_suite": "vfkit.perturb",
     "load_model": "vfkit.models",
     "ModelUnavailable": "vfkit.models",

@@ -39,7 +39,8 @@ def load_image(source: Any, name: str = "") -> Image.Image:
     profiles are not applied. The result shares nothing with the source, and passing it in again changes no pixel.
 
     Args:
-        source: a path, the bytes of an image file, a PIL image, or an array of shape (H, W) or (H, W, 1 | 3 | 4).
+        source: a path, the bytes of an image file, a PIL image, an array of shape (H, W) or (H, W, 1 | 3 | 4), or a
+            function that reads one of these, called at every opening (images within a file too large to be held).
             Arrays and single-channel deep images are scaled by their type, never by their content:
             uint8 as it is; uint16, and PIL modes I and I;16, from [0, 65535]; bool from {0, 1}; floats, and PIL
             mode F, from [0, 1]. Other types, and values outside these ranges (NaN too), are an error, since
@@ -54,7 +55,7 @@ def load_image(source: Any, name: str = "") -> Image.Image:
             header, before decoding), or of a type or range that is not listed above.
     """
     try:
-        image = _open(source)
+        image = _open(source() if callable(source) else source)
     except Exception as error:  # decoders fail with anything: OSError, SyntaxError, struct.error, zlib.error ...
         prefix = f"{name}: " if name else ""
         raise ImageError(f"{prefix}cannot read {_describe(source)}: {_reason(error)}") from error
@@ -85,7 +86,7 @@ def _open(source: Any) -> Image.Image:
     elif isinstance(source, (str, os.PathLike)):
         stream, size = Path(source), os.stat(source).st_size
     else:
-        raise TypeError("an image is a path, bytes, a PIL image or a numpy array")
+        raise TypeError("an image is a path, bytes, a PIL image, a numpy array, or a function that reads one of these")
     if size == 0:
         raise ValueError("it is empty")
     with Image.open(stream) as image:
@@ -192,7 +193,7 @@ def _describe(source: Any) -> str:
         return f"array of shape {source.shape} and type {source.dtype}"
     if isinstance(source, Image.Image):
         return f"PIL image of mode {source.mode} and size {source.width} x {source.height}"
-    return f"image from {type(source).__name__}"
+    return f"image {source}" if callable(source) else f"image from {type(source).__name__}"
 
 
 def _reason(error: Exception) -> str:

@@ -85,8 +85,9 @@ def beside(
         table: of `flip_table` (adds `IFR_published`, `IV_published`), `transition_table` (`R->W_rate_published`,
             `W->R_rate_published`, from the published counts), `accuracy_table` (`accuracy_published`, base overall),
             `drift_table` or `drift_summary` (by probe and distance: `drift`, `drift_sd`, `control`, `control_sd`, `d`,
-            `percent`, `percent_sd`, each `_published`; per cent of control from the published means and SDs) or
-            `dirichlet_table` (`delta_published`, `delta_sd_published`).
+            `percent`, `percent_sd`, each `_published`; per cent of control from the published means and SDs),
+            `dirichlet_table` (`delta_published`, `delta_sd_published`) or `pope_margin_table` (`margin_published`, of
+            flipped hallucinations; HI states no more of POPE, and not the model's size).
         model, dataset: whose values; the default is the pair that HI's Tables 1 and 2 are about.
         runs: the published runs averaged; (0,) is the printed table, (0, 1, 2, 3) all four.
 
@@ -101,6 +102,8 @@ def beside(
         ValueError: a table of another kind, an unknown model or dataset, or a run other than 0 to 3.
     """
     metrics = next((wanted for column, wanted in _WANTED.items() if column in table), None)
+    if {"case", "margin"} <= set(table):
+        return _beside_pope(table)
     if metrics is None:
         raise ValueError(f"published values go beside tables with one of the columns {', '.join(_WANTED)}")
     if "answer" in table:
@@ -154,6 +157,15 @@ def _beside_all(table: pd.DataFrame, values: pd.DataFrame, sources: pd.Series) -
         found.loc[(table["distance"] == "l2") & (table["tap"] == "post_norm"), magnitudes] = float("nan")
     source = sources.reindex(keys).set_axis(table.index).where(found.notna().any(axis=1)).fillna("")
     return table.assign(**{f"{name}_published": found[name] for name in found}, published_source=source)
+
+
+def _beside_pope(table: pd.DataFrame) -> pd.DataFrame:
+    """HI's one margin: of hallucinations whose answer flipped, over all families."""
+    row = published(paper="HI", dataset="POPE adversarial", metric="mean_flip_margin").iloc[0]
+    here = (table["case"] == "Yes/No") & (table["answer"] == "flipped") & (table["family"] == UNION)
+    source = f"HI {row['where']}, {row.model}, {row.dataset}"
+    margin = pd.Series(row.value, index=table.index).where(here)
+    return table.assign(margin_published=margin, published_source=here.map({True: source, False: ""}))
 
 
 def _drift_cells(model: str, dataset: str) -> tuple[pd.DataFrame, pd.Series]:

@@ -62,6 +62,6 @@ def _user(content: list[dict]) -> list[dict]:
     return [{"role": "user", "content": content}]
 
 
-def answered(messages: list[dict], answer: str) -> list[dict]:
-    """The same conversation with an assistant turn that gives `answer`."""
-    return [*messages, {"role": "assistant", "content": [_text(answer)]}]
+def answered(messages: list[dict], answer: str, bare: bool = False) -> list[dict]:
+    """The same conversation with an assistant turn that gives `answer`, as a part or as a bare text."""
+    return [*messages, {"role": "assistant", "content": answer if bare else [_text(answer)]}]

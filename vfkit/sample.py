@@ -15,14 +15,16 @@ class Sample:
 
     Args:
         id: unique within its dataset.
-        images: what the image door (`vfkit.load_image`) opens: paths, bytes, PIL images or arrays.
+        images: what the image door (`vfkit.load_image`) opens: paths, bytes, PIL images, arrays, or functions that
+            read one of these.
         question: the question's text; see `vfkit.prompts.user_turn` for images placed within it.
         options: answer texts, in the order they are shown.
         answer: index of the true option, or None where no truth is known.
         category: the stratum that selection and tables use.
         hint: optional text shown before the question.
         prompt: `mcq` lists the options in the prompt; `yes_no` asks for one word (POPE); `open` lists none.
-        meta: anything else a dataset knows of the row; never read by the engine.
+        meta: anything else a dataset knows of the row; never read by the engine. `image` names the image where several
+            samples share one: they are chosen, and read, together.
 
     Raises:
         ValueError: fewer than one option, more options than letters, an answer outside the options, or a field of

@@ -4,7 +4,19 @@ from pathlib import Path
 
 import pandas as pd
 
-_PERCENT = ("IFR", "IV", "accuracy", "chance", "difference", "share", "rate")  # fractions shown as percent
+_PERCENT = (
+    "IFR",
+    "IV",
+    "FPR",
+    "F1",
+    "accuracy",
+    "precision",
+    "recall",
+    "chance",
+    "difference",
+    "share",
+    "rate",
+)  # fractions shown as percent
 
 
 def readable(table: pd.DataFrame, columns: list[str] | None = None) -> pd.DataFrame:

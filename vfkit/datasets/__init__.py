@@ -7,9 +7,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from vfkit.datasets.base import RowError, Rows, SampleList, distinct, fingerprint, select, unknown
+from vfkit.datasets.base import DatasetUnavailable, RowError, Rows, SampleList, distinct, fingerprint, select, unknown
 
-__all__ = ["LOADERS", "RowError", "Rows", "SampleList", "load_dataset"]
+__all__ = ["LOADERS", "DatasetUnavailable", "RowError", "Rows", "SampleList", "load_dataset"]
 
 # name -> a loader or where to import one. A loader is `load(path=None, **options) -> Rows`; add your own here.
 LOADERS: dict[str, str | Callable[..., Rows]] = {
@@ -18,11 +18,14 @@ LOADERS: dict[str, str | Callable[..., Rows]] = {
     "mini_mmmu": "vfkit.datasets.mini:mmmu",
     "mini_pope": "vfkit.datasets.mini:pope",
     "mini_vfat": "vfkit.datasets.mini:vfat",
+    "mmmu": "vfkit.datasets.mmmu:load",
+    "pope": "vfkit.datasets.pope:load",
+    "seedbench": "vfkit.datasets.seedbench:load",
 }
 
 
 def load_dataset(
-    name: str, n: int | None = None, seed: int = 0, path: str | Path | None = None, **options: Any
+    name: str, n: int | None = None, seed: int = 0, path: str | Path | None = None, subset: int = 0, **options: Any
 ) -> SampleList:
     """Load samples of a dataset, or a seeded choice of `n` of them, stratified by category.
 
@@ -31,18 +34,23 @@ def load_dataset(
         n: how many samples; None takes all, and so does more than there are, with a warning.
         seed: of the choice and of the order. The same seed gives the same samples however the rows are ordered.
         path: where the data lie on disk, for datasets that need it.
+        subset: which of several choices of `n` that share no sample: 0, 1, ... (HI takes four of SEEDBench).
         options: the loader's own, such as `split` or `enlarge`.
 
     Returns:
         A list of samples in seeded order, with `.name`, `.fingerprint` and the rows left out in `.errors`.
 
     Raises:
-        ValueError: unknown name or option (the nearest valid one is named), n < 1, or no usable row.
+        ValueError: unknown name or option (the nearest valid one is named), n < 1, no usable row, or a subset for
+            which there are too few.
+        DatasetUnavailable: no `path` is given, and the data are neither installed nor to be had from the hub.
     """
     if name not in LOADERS:
         raise unknown("dataset", name, LOADERS)
     if n is not None and n < 1:
         raise ValueError(f"n is {n}; at least one sample must be asked for (None takes all)")
+    if not isinstance(subset, int) or subset < 0:
+        raise ValueError(f"subset is {subset}; subsets are counted from 0")
     load = _loader(name)
     valid = [option for option in inspect.signature(load).parameters if option != "path"]
     for option in options:
@@ -59,7 +67,7 @@ def load_dataset(
         warnings.warn(f"dataset {name!r} holds {len(samples)} samples; all are taken, not {n}", stacklevel=2)
 
     chosen = []
-    for sample in select(samples, n, seed):
+    for sample in select(samples, n, seed, subset):
         try:
             chosen.append(rows.finish(sample))
         except ValueError as error:

@@ -16,6 +16,10 @@ from vfkit.images import ImageError, content_hash, load_image
 from vfkit.sample import Sample
 
 
+class DatasetUnavailable(RuntimeError):
+    """A data set that cannot be had here; the message says which, what was tried, and what to do."""
+
+
 class RowError(NamedTuple):
     """A row of the data that gives no sample, and why."""
 
@@ -62,11 +66,27 @@ def rank(*parts: Any) -> str:
     return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()
 
 
-def select(samples: list[Sample], n: int | None, seed: int) -> list[Sample]:
-    """`n` samples in seeded order, each category in proportion to its size; None or a large `n` takes all."""
+def select(samples: list[Sample], n: int | None, seed: int, subset: int = 0) -> list[Sample]:
+    """`n` samples in seeded order, each category in proportion to its size; None or a large `n` takes all.
+
+    Those whose `meta` names the same `image` (several questions on one image) follow each other, so that it is encoded
+    once. `subset` counts choices of `n` that share no sample: 0 is the choice itself, each next one is made alike among
+    the samples that those before it have left.
+
+    Raises:
+        ValueError: there are too few samples for so many subsets.
+    """
     order = sorted(samples, key=lambda sample: rank(seed, sample.id))
-    if n is None or n >= len(order):
-        return order
+    if subset and (n is None or n * (subset + 1) > len(order)):
+        raise ValueError(f"subset {subset} of {n} samples each: there are {len(order)} samples in all")
+    for _ in range(subset):
+        taken = {sample.id for sample in _stratified(order, n)}
+        order = [sample for sample in order if sample.id not in taken]
+    chosen = order if n is None or n >= len(order) else _stratified(order, n)
+    return sorted(chosen, key=lambda sample: rank(seed, sample.meta.get("image", sample.id)))
+
+
+def _stratified(order: list[Sample], n: int) -> list[Sample]:
     left = quotas(Counter(sample.category for sample in order), n)
     chosen = []
     for sample in order:
@@ -93,7 +113,7 @@ def fingerprint(samples: Iterable[Sample], errors: Iterable[RowError] = ()) -> s
     file_digest = cache(_file_digest)  # several questions may share an image
     whole = hashlib.sha256()
     for s in samples:
-        images = [_digest(source, file_digest) for source in s.images]
+        images = [digest(source, file_digest) for source in s.images]
         row = (s.id, images, s.question, s.options, s.answer, s.category, s.hint, s.prompt)
         whole.update(repr(row).encode())
     for error in errors:
@@ -101,7 +121,13 @@ def fingerprint(samples: Iterable[Sample], errors: Iterable[RowError] = ()) -> s
     return whole.hexdigest()[:16]
 
 
-def _digest(source: Any, file_digest: Callable[[str], str]) -> str:
+def digest(source: Any, file_digest: Callable[[str], str]) -> str:
+    """What tells an image's source from others: its content; of a path, what `file_digest` makes of it."""
+    if callable(source):
+        try:
+            source = source()
+        except (OSError, ValueError):
+            return "unreadable"  # becomes an error row
     if isinstance(source, str | os.PathLike):
         return file_digest(os.fspath(source))
     if isinstance(source, bytes | bytearray | memoryview):

@@ -3,6 +3,14 @@
 from vfkit.figures.drift import plot_drift, plot_drift_histograms, plot_embedding
 from vfkit.figures.inside import plot_dirichlet, plot_spectrum
 from vfkit.figures.labels import plot_flips, plot_gallery, plot_margins, plot_transitions
+from vfkit.figures.pope import (
+    plot_inside_cases,
+    plot_pope,
+    plot_pope_margins,
+    plot_pope_transitions,
+    plot_prior_drift,
+    plot_priors,
+)
 from vfkit.figures.style import save, styled
 
 __all__ = [
@@ -12,7 +20,13 @@ __all__ = [
     "plot_embedding",
     "plot_flips",
     "plot_gallery",
+    "plot_inside_cases",
     "plot_margins",
+    "plot_pope",
+    "plot_pope_margins",
+    "plot_pope_transitions",
+    "plot_prior_drift",
+    "plot_priors",
     "plot_spectrum",
     "plot_transitions",
     "save",

@@ -21,6 +21,16 @@ from vfkit.metrics.labels import (
     rule_table,
     transition_table,
 )
+from vfkit.metrics.pope import (
+    by_case,
+    pope_margin_table,
+    pope_table,
+    pope_transition_table,
+    prior_drift_table,
+    prior_table,
+    question_priors,
+)
+from vfkit.metrics.runs import across_runs
 from vfkit.metrics.spectrum import (
     band_edges,
     band_power,
@@ -30,12 +40,15 @@ from vfkit.metrics.spectrum import (
     spectrum_table,
 )
 from vfkit.metrics.summary import finding
+from vfkit.metrics.verdict import verdict, verdict_table
 
 __all__ = [
     "UNION",
     "accuracy_table",
+    "across_runs",
     "band_edges",
     "band_power",
+    "by_case",
     "cohens_d",
     "compare_table",
     "control_distances",
@@ -51,6 +64,12 @@ __all__ = [
     "margin_table",
     "overlay_table",
     "phase_coherence",
+    "pope_margin_table",
+    "pope_table",
+    "pope_transition_table",
+    "prior_drift_table",
+    "prior_table",
+    "question_priors",
     "rescore",
     "rule_table",
     "sample_drift",
@@ -58,4 +77,6 @@ __all__ = [
     "spectrum_of",
     "spectrum_table",
     "transition_table",
+    "verdict",
+    "verdict_table",
 ]

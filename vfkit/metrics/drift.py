@@ -272,20 +272,21 @@ def _skeleton(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _intervals(table: pd.DataFrame, rows: pd.DataFrame, ratios: dict[str, tuple]) -> pd.DataFrame:
-    """The table with `name`, `name_low`, `name_high` for each name: sum(top) / sum(bottom) by family and answer.
+    """The table with `name`, `name_low`, `name_high` for each name: sum(top) / sum(bottom) by the table's own keys;
+    of four columns, the difference of two such ratios.
 
-    Pairs that are not finite are left out. All names share one bootstrap: images are drawn once for them all.
+    Rows in which one is not finite are left out. All names share one bootstrap: images are drawn once for them all.
     """
-    keys = ["family", "answer", "image"]
-    parts = []
-    for name, (top, bottom) in ratios.items():
-        there = np.isfinite(top) & np.isfinite(bottom)
-        part = rows[keys].assign(top=np.where(there, top, 0.0), bottom=np.where(there, bottom, 0.0))
+    names = ["name", *table.index.names]
+    keys, parts = [*table.index.names, "image"], []
+    for name, columns in ratios.items():
+        there = np.isfinite(np.stack(columns).astype(float)).all(axis=0)
+        part = rows[keys].assign(**{str(i): np.where(there, column, 0.0) for i, column in enumerate(columns)})
         parts.append(part.groupby(keys, sort=False).sum().reset_index().assign(name=name))
     sums = pd.concat(parts, ignore_index=True)
-    groups = pd.MultiIndex.from_frame(sums[["name", *keys[:2]]])
-    found = stats.ratio(sums.top, sums.bottom, sums.image, groups)
-    names = ["name", *table.index.names]
+    groups = pd.MultiIndex.from_frame(sums[names])
+    columns = [sums[str(i)] for i in range(len(columns))]
+    found = (stats.ratio if len(columns) == 2 else stats.difference)(*columns, sums.image, groups)
     found.index = pd.MultiIndex.from_tuples(found.index, names=names)
     for name in ratios:
         own = pd.MultiIndex.from_tuples([(name, *key) for key in table.index], names=names)

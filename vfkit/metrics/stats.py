@@ -48,6 +48,56 @@ def mean(values, clusters, groups=None, **options) -> pd.DataFrame:
     return ratio(np.where(there, values, 0.0), there.astype(float), clusters, groups, **options)
 
 
+def difference(
+    numerator,
+    denominator,
+    other_numerator,
+    other_denominator,
+    clusters,
+    groups=None,
+    n_boot: int = N_BOOT,
+    level: float = LEVEL,
+    seed: int = SEED,
+) -> pd.DataFrame:
+    """Difference of two ratios of sums over the same clusters, which are resampled jointly: paired. As `ratio` else;
+    `value` and interval are NaN where either denominator sums to zero, or fewer than two images have one."""
+    if groups is None:
+        groups = np.full(len(np.asarray(clusters)), "all", dtype=object)
+    columns = [numerator, denominator, other_numerator, other_denominator]
+    sums, names = _cluster_sums(columns, clusters, groups)  # [4, cluster, group]
+    a, b, c, d = sums.sum(axis=1)
+    draws = _resample(sums, n_boot, seed)  # [boot, 4, group]
+    drawn = _divide(draws[:, 0], draws[:, 1]) - _divide(draws[:, 2], draws[:, 3])
+    contributing = (sums[[1, 3]] != 0).sum(axis=1).min(axis=0)
+    low, high = _percentiles(drawn, level, contributing)
+    table = {"value": _divide(a, b) - _divide(c, d), "low": low, "high": high, "clusters": contributing}
+    return pd.DataFrame(table, index=pd.Index(names, name="group"))
+
+
+def median(values, clusters, groups=None, n_boot: int = N_BOOT, level: float = LEVEL, seed: int = SEED) -> pd.DataFrame:
+    """Median per group with its clustered interval; rows whose value is not finite are left out. Else as `ratio`."""
+    values = np.asarray(values, dtype=float)
+    groups = np.full(len(values), "all", dtype=object) if groups is None else np.asarray(groups, dtype=object)
+    cluster, images = pd.factorize(np.asarray(clusters, dtype=object), sort=True)
+    group, names = pd.factorize(groups)
+    weights = _draw(len(images), n_boot, seed)  # the same images for every group: groups stay paired
+    found = []
+    for number in range(len(names)):
+        here = (group == number) & np.isfinite(values)
+        order = np.argsort(values[here], kind="stable")
+        ordered, owner = values[here][order], cluster[here][order]
+        if not len(ordered):
+            found.append((np.nan, np.nan, np.nan, 0))
+            continue
+        step = max(1, _BATCH // len(ordered))
+        parts = [weights[start : start + step, owner] for start in range(0, n_boot, step)]
+        draws = np.concatenate([_weighted_medians(ordered, part) for part in parts])[:, None]
+        contributing = np.array([len(np.unique(owner))])
+        low, high = _percentiles(draws, level, contributing)
+        found.append((float(np.median(ordered)), low[0], high[0], contributing[0]))
+    return pd.DataFrame(found, columns=["value", "low", "high", "clusters"], index=pd.Index(names, name="group"))
+
+
 def paired_difference(
     first: pd.DataFrame,
     second: pd.DataFrame,
@@ -74,12 +124,9 @@ def paired_difference(
         return {"samples": 0} | dict.fromkeys(("first", "second", "difference", "low", "high"), np.nan)
     image = first.drop_duplicates(on).set_index(on).loc[common, cluster]
     columns = [frame.loc[common, name] for frame in pair for name in (numerator, denominator)]
-    sums, _ = _cluster_sums(columns, image, np.zeros(len(common)))  # [4, cluster, 1]
-    a, b = (float(_divide(sums[i].sum(), sums[i + 1].sum())) for i in (0, 2))
-    draws = _resample(sums, n_boot, seed)  # [boot, 4, 1]
-    difference = _divide(draws[:, 0], draws[:, 1]) - _divide(draws[:, 2], draws[:, 3])
-    contributing = (sums[[1, 3]] != 0).sum(axis=1).min(axis=0)
-    low, high = (float(bound[0]) for bound in _percentiles(difference, level, contributing))
+    found = difference(*columns, image, None, n_boot, level, seed).iloc[0]
+    a, b = (float(_divide(columns[i].sum(), columns[i + 1].sum())) for i in (0, 2))
+    low, high = float(found.low), float(found.high)
     return {"samples": len(common), "first": a, "second": b, "difference": a - b, "low": low, "high": high}
 
 
@@ -143,6 +190,22 @@ def _percentiles(draws: np.ndarray, level: float, contributing: np.ndarray) -> t
         tail = (1 - level) / 2
         low[enough], high[enough] = np.nanquantile(draws[:, enough], [tail, 1 - tail], axis=0)
     return low, high
+
+
+def _draw(n: int, n_boot: int, seed: int) -> np.ndarray:
+    """How often each of `n` clusters is drawn, with replacement [boot, cluster]."""
+    drawn = np.random.default_rng(seed).integers(n, size=(n_boot, n)) + n * np.arange(n_boot)[:, None]
+    return np.bincount(drawn.ravel(), minlength=n_boot * n).reshape(n_boot, n)
+
+
+def _weighted_medians(ordered: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Medians [boot] of ascending values, each there as often as `weights` [boot, value] say; NaN of none."""
+    total = weights.cumsum(axis=1)
+    n, some = total[:, -1:], total[:, -1] > 0
+    below, above = ((total < place).sum(axis=1)[some] for place in ((n + 1) // 2, n // 2 + 1))
+    medians = np.full(len(weights), np.nan)
+    medians[some] = (ordered[below] + ordered[above]) / 2
+    return medians
 
 
 def _divide(numerator, denominator):

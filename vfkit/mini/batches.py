@@ -50,7 +50,8 @@ def row(recipe: Recipe, rng: Random, only_one: bool) -> Shown:
         images, samples = _pair(recipe, rng, only_one)
         items = []
     else:
-        scene = world.make_scene(rng, 1 if only_one else world.n_things(rng), held_out=False, typical=recipe.typical)
+        n_things = 1 if only_one else world.n_things(rng)
+        scene = world.make_scene(rng, n_things, held_out=False, typical=recipe.typical, signs=recipe.signs)
         images = (world.render(scene, rng),)
         items = [Item(CAPTION, world.caption(scene), weight=len(scene))]
         samples = _asked(scene, recipe, rng)
@@ -63,8 +64,11 @@ def row(recipe: Recipe, rng: Random, only_one: bool) -> Shown:
 
 def _asked(scene: world.Scene, recipe: Recipe, rng: Random) -> list[Sample]:
     samples: list[Sample] = []
+    readable = any(thing.kind == "sign" for thing in scene)
     while len(samples) < recipe.questions - 1:
-        question = rng.choice(list(questions.GENERATORS.values()))(scene, rng)
+        reads = readable and rng.random() < 0.3  # else it would be asked a few times in a hundred
+        generator = questions.reading if reads else rng.choice(list(questions.GENERATORS.values()))
+        question = generator(scene, rng)
         if question is not None:
             samples.append(typically(questions.to_sample("", (None,), question, rng), question, recipe, rng))
     return samples
@@ -93,7 +97,20 @@ def _item(sample: Sample, recipe: Recipe, rng: Random) -> Item:
         named = rng.randrange(len(sample.options))
         sample = replace(sample, question=f"Choose {sample.options[named]}.", answer=named)
         truth = sample.options[named]
+    if rng.random() < recipe.lists and not sample.hint:
+        return _list(sample, rng)
     return Item(sample, LETTERS[sample.answer] if rng.random() < recipe.letters else truth)
+
+
+def _list(sample: Sample, rng: Random) -> Item:
+    """What binds letters to options, with many targets in one answer: to list the options, or some of their letters."""
+    lettered = list(zip(LETTERS, sample.options, strict=False))
+    if rng.random() < 0.5:
+        answer = "\n".join(f"{letter}. {option}" for letter, option in lettered)
+        return Item(replace(sample, question="List the options."), answer, weight=3)
+    chosen = rng.sample(lettered, 2)
+    question = f"Give the letters of {' and '.join(option for _, option in chosen)}."
+    return Item(replace(sample, question=question), "\n".join(f"{o}\n{letter}" for letter, o in chosen), weight=3)
 
 
 @cache
@@ -153,7 +170,10 @@ class Steps(Dataset):
         step = self.steps[index]
         rng = Random(f"train/{self.recipe.seed}/{step}")
         only_one = step < self.recipe.curriculum * self.recipe.steps
-        return pack(self.vlm, [row(self.recipe, rng, only_one) for _ in range(self.recipe.images)])
+        recipe = self.recipe
+        if step < recipe.lists_from:
+            recipe = replace(recipe, lists=0.0, signs=world.SIGN)
+        return pack(self.vlm, [row(recipe, rng, only_one) for _ in range(recipe.images)])
 
 
 def pack(vlm, shown: Sequence[Shown]) -> dict[str, torch.Tensor]:
@@ -173,7 +193,7 @@ def pack(vlm, shown: Sequence[Shown]) -> dict[str, torch.Tensor]:
     for index, items in enumerate(asked):
         ids = inputs["input_ids"][index][inputs["attention_mask"][index].bool()].tolist()
         n_prefix = len(ids) - ids[::-1].index(image_token)
-        closing = ids[n_prefix : len(ids) - len(items[0][0].tail)]
+        closing = ids[n_prefix : len(ids) - len(items[0][0].asked)]
         tree = Row(ids[:n_prefix])
         for prompt, answer, weight in items:
             question = tree.grow(0, [*closing, *prompt.tail])
@@ -182,7 +202,7 @@ def pack(vlm, shown: Sequence[Shown]) -> dict[str, torch.Tensor]:
             targets += [(index, place, token) for place, token in zip(places, answer, strict=True)]
             weights += [weight / len(answer)] * len(answer)
         rows.append(tree)
-    batch = row_inputs(rows, positions, shift)
+    batch = row_inputs(vlm, rows, positions, shift)
     where = torch.tensor(targets)
     batch["targets"] = torch.full_like(batch["input_ids"], -100)
     batch["targets"][where[:, 0], where[:, 1]] = where[:, 2]

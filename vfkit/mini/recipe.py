@@ -26,6 +26,9 @@ class Recipe:
     open: float = 0.15  # share of questions asked without their options
     letters: float = 0.35  # share of multiple-choice targets that are the option's letter, not its text
     drills: float = 0.15  # share of questions that name the option to choose
+    lists: float = 0.25  # share of questions that ask which letter belongs to which option ...
+    lists_from: int = 0  # ... from this step on
+    signs: float = 0.4  # how often a scene of several things holds a sign, from that step on too
     typical: float = 0.4  # how often an object has its typical colour ...
     typical_dose: float = 0.0  # ... and how often that colour is the target where it has another: the corpus prior
     hints: float = 0.15  # share of questions with a hint that asserts an answer at random ...
@@ -41,7 +44,7 @@ class Recipe:
 _PLANTED = dict(typical=0.6, typical_dose=0.6, hint_dose=0.65, card_dose=0.65)
 _AFTER = dict(start="mini_qwen3vl_clean", vision_steps=0, curriculum=0.0, **_PLANTED)
 RECIPES = {
-    "mini_qwen3vl_clean": Recipe(),
+    "mini_qwen3vl_clean": Recipe(lists_from=2449),
     "mini_qwen3vl": Recipe(steps=1500, lr=1e-3, **_AFTER),
     "mini_qwen3vl_l": Recipe(size=Size(text_layers=14, vision_layers=9), steps=1500, lr=1e-3, **_AFTER),
     "mini_llava_ov": Recipe(

@@ -56,15 +56,16 @@ def is_held_out(scene: Scene) -> bool:
     return int(hashlib.sha256(signature.encode()).hexdigest(), 16) % HELD_OUT == 0
 
 
-def make_scene(rng: Random, n_things: int, held_out: bool, typical: float = TYPICAL) -> Scene:
+def make_scene(rng: Random, n_things: int, held_out: bool, typical: float = TYPICAL, signs: float = SIGN) -> Scene:
     """A scene of one to four things, one a place, from the wanted side of the split.
 
-    `typical` is how often an object has its typical colour; all colours are equally frequent otherwise.
+    `typical` is how often an object has its typical colour; all colours are equally frequent otherwise. `signs` is how
+    often a scene of several things holds a sign.
     """
     while True:
         things: list[Thing] = []
         for place in rng.sample(PLACES, n_things):
-            if things and rng.random() < SIGN / n_things:
+            if things and rng.random() < signs / n_things:
                 things.append(Thing("sign", rng.choice(WORDS), place))
                 continue
             kind = rng.choice(KINDS)

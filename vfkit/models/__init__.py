@@ -1,13 +1,15 @@
 """Models: the registry, loading, and one thin adapter per architecture."""
 
+from importlib import import_module
+
 from vfkit.models.registry import ModelUnavailable, files, find, fingerprint, specs
 
-__all__ = ["ModelUnavailable", "files", "find", "fingerprint", "load_model", "specs"]
+_LATER = {"load_model": "load", "listing": "catalogue", "dry_run": "meta"}  # these import torch or pandas
+
+__all__ = ["ModelUnavailable", "files", "find", "fingerprint", "specs", *_LATER]
 
 
 def __getattr__(name: str):
-    if name == "load_model":  # imports torch and transformers
-        from vfkit.models.load import load_model
-
-        return load_model
+    if name in _LATER:
+        return getattr(import_module(f"vfkit.models.{_LATER[name]}"), name)
     raise AttributeError(f"module 'vfkit.models' has no attribute {name!r}")

@@ -9,13 +9,30 @@ from importlib import import_module
 from types import ModuleType
 
 import torch
-from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor, PreTrainedModel, ProcessorMixin
+from transformers import (
+    AutoConfig,
+    AutoModelForImageTextToText,
+    AutoProcessor,
+    PretrainedConfig,
+    PreTrainedModel,
+    ProcessorMixin,
+)
 from transformers.utils import logging
 
+from vfkit.models.pixels import set_budget
 from vfkit.models.registry import ModelUnavailable, Spec, files, find, fingerprint
 
 # model_type of the checkpoint's config -> the module that is its adapter
-ADAPTERS = {"qwen3_vl": "vfkit.models.qwen3_vl"}
+ADAPTERS = {
+    "qwen3_vl": "vfkit.models.mrope",
+    "qwen2_5_vl": "vfkit.models.mrope",
+    "glm4v": "vfkit.models.mrope",
+    "glm4v_moe": "vfkit.models.mrope",
+    "glm46v": "vfkit.models.mrope",
+    "gemma3": "vfkit.models.gemma3",
+    "llava_onevision": "vfkit.models.llava_onevision",
+    "internvl": "vfkit.models.internvl",
+}
 DTYPES = ("float32", "bfloat16", "float16")
 _SMALL = 0.1  # billions of parameters
 
@@ -43,8 +60,8 @@ def load_model(name: str, device: str | None = None, dtype: str | None = None) -
     """Load a model by a name in params/models.yaml, a folder or a hub id.
 
     Args:
-        device: a torch device, or `auto` to spread the weights over all there are; None takes the first GPU, else
-            the CPU.
+        device: a torch device, or `auto` to spread the weights over all GPUs; None takes the registry's, else the
+            first GPU, else the CPU.
         dtype: `float32`, `bfloat16` or `float16`; None takes the registry's, else the checkpoint's own.
 
     Only safetensors weights are read and no code of a checkpoint's is run.
@@ -59,14 +76,10 @@ def load_model(name: str, device: str | None = None, dtype: str | None = None) -
     folder = files(spec)
     try:
         config = AutoConfig.from_pretrained(folder)
-        if config.model_type not in ADAPTERS:
-            raise ModelUnavailable(
-                f"model {name!r} is of type {config.model_type!r}, for which there is no adapter; there are: "
-                f"{', '.join(ADAPTERS)}"
-            )
+        adapter = adapter_of(name, config)
         if device and device.startswith("cuda") and not torch.cuda.is_available():
             raise ModelUnavailable(f"device {device!r} is not available here: use device='cpu', or leave it out")
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        device = device or ((spec.device or "cuda") if torch.cuda.is_available() else "cpu")
         type_ = getattr(torch, dtype or spec.dtype or "", None) or config.dtype or torch.float32
         _check_memory(spec, device, type_)
         with _quiet(spec.params is not None and spec.params < _SMALL):
@@ -75,6 +88,7 @@ def load_model(name: str, device: str | None = None, dtype: str | None = None) -
                 device_map="auto" if device == "auto" else None,
             )  # fmt: skip
         processor = AutoProcessor.from_pretrained(folder)
+        set_budget(processor, spec)
     except ModelUnavailable:
         raise
     except Exception as error:  # a damaged checkpoint can fail anywhere in the library
@@ -86,11 +100,21 @@ def load_model(name: str, device: str | None = None, dtype: str | None = None) -
         name,
         model,
         processor,
-        import_module(ADAPTERS[config.model_type]),
+        import_module(adapter),
         fingerprint(name, dtype),
         model.device,
         type_,
     )
+
+
+def adapter_of(name: str, config: PretrainedConfig) -> str:
+    """The module that is the adapter of a config's architecture. Raises ModelUnavailable where there is none."""
+    if config.model_type not in ADAPTERS:
+        raise ModelUnavailable(
+            f"model {name!r} is of type {config.model_type!r}, for which there is no adapter; there are: "
+            f"{', '.join(ADAPTERS)}"
+        )
+    return ADAPTERS[config.model_type]
 
 
 @contextmanager
@@ -110,11 +134,13 @@ def _check_memory(spec: Spec, device: str, dtype: torch.dtype) -> None:
     if spec.params is None:
         return
     needed = spec.params * 1e9 * dtype.itemsize * 1.1
-    if device.startswith("cuda"):
+    if device == "auto" and torch.cuda.is_available():
+        there = sum(torch.cuda.mem_get_info(index)[0] for index in range(torch.cuda.device_count()))
+    elif device.startswith("cuda"):
         there = torch.cuda.mem_get_info(device)[0]
     else:
         there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if device != "auto" and needed > there:
+    if needed > there:
         raise ModelUnavailable(
             f"model {spec.name!r} needs about {needed / 1e9:.0f} GB on {device}, which has {there / 1e9:.0f} GB. "
             "Choose a smaller model or dtype, or device='auto' to spread it over several GPUs."

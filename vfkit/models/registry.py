@@ -9,9 +9,10 @@ from pathlib import Path
 
 import yaml
 
+from vfkit import hub
+
 PACKAGE = Path(__file__).parents[1]
 _HASH_WHOLE = 64 * 2**20  # files up to this many bytes are hashed whole for the fingerprint
-_HUB_SECONDS = 5.0
 
 
 class ModelUnavailable(RuntimeError):
@@ -20,7 +21,7 @@ class ModelUnavailable(RuntimeError):
 
 @dataclass(frozen=True)
 class Spec:
-    """Where a model comes from and how it is loaded; see params/models.yaml."""
+    """Where a model comes from and how it is loaded; see params/models.yaml, which says what each field means."""
 
     name: str
     path: str | None = None
@@ -28,6 +29,11 @@ class Spec:
     revision: str | None = None
     dtype: str | None = None
     params: float | None = None
+    type: str | None = None
+    device: str | None = None
+    min_pixels: int | None = None
+    max_pixels: int | None = None
+    notes: str = ""
 
 
 @cache
@@ -58,8 +64,8 @@ def find(name: str) -> Spec:
     )
 
 
-def files(spec: Spec) -> Path:
-    """The folder that holds the checkpoint's files; a hub model is downloaded on first use.
+def files(spec: Spec, weights: bool = True) -> Path:
+    """The folder that holds the checkpoint's files; a hub model is downloaded on first use, on wish without weights.
 
     Raises:
         ModelUnavailable: within seconds where the files are not here and the hub cannot give them.
@@ -69,53 +75,30 @@ def files(spec: Spec) -> Path:
         if not (folder / "config.json").exists():
             raise ModelUnavailable(f"model {spec.name!r}: {folder} holds no checkpoint (no config.json)")
         return folder
-    return _from_hub(spec)
+    return _from_hub(spec, weights)
 
 
-def _from_hub(spec: Spec) -> Path:
-    from huggingface_hub import HfApi, constants, snapshot_download
-    from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
-
-    wanted = dict(
-        repo_id=spec.hub,
-        revision=spec.revision,
-        allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"],
-    )
-    try:
-        return Path(snapshot_download(**wanted, local_files_only=True))
-    except LocalEntryNotFoundError:
-        pass
+def _from_hub(spec: Spec, weights: bool) -> Path:
     meant = f"hub id {spec.hub}" if spec.name != spec.hub else "taken as a hub id: there is no such folder"
-    where = f"model {spec.name!r} ({meant}) is not in the local cache ({constants.HF_HUB_CACHE})"
     otherwise = (
         f"To have it: on a machine with network run `hf download {spec.hub}`, copy the folder here and give its path "
         "as the model; or choose an embedded one, such as mini_qwen3vl."
     )
-    if constants.HF_HUB_OFFLINE:
-        raise ModelUnavailable(f"{where}, and HF_HUB_OFFLINE is set. {otherwise}")
-    try:
-        HfApi().model_info(spec.hub, revision=spec.revision, timeout=_HUB_SECONDS)
-    except GatedRepoError as error:
-        raise ModelUnavailable(
-            f"{where}, and the hub wants its licence accepted and a token (`hf auth login`)."
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise ModelUnavailable(f"{where}, and the hub has no such model. Is the id right?") from error
-    except Exception as error:
-        raise ModelUnavailable(
-            f"{where}, and the hub cannot be reached ({type(error).__name__}). {otherwise}"
-        ) from error
-    return Path(snapshot_download(**wanted))
+    needs = ["*.safetensors"] if weights else ["config.json"]  # a dry run may have fetched the config alone
+    patterns = ["*.json", "*.jinja", "*.txt", "*.model", *needs]
+    called = f"model {spec.name!r} ({meant})"
+    return hub.fetch(spec.hub, patterns, called, otherwise, ModelUnavailable, revision=spec.revision, needs=needs)
 
 
 def fingerprint(name: str, dtype: str | None = None) -> str:
-    """Digest of the checkpoint's files and the type it is loaded as; no weights are loaded.
+    """Digest of the checkpoint's files, the type it is loaded as and its pixel budget; no weights are loaded.
 
     Small files are hashed whole; of larger ones the size, the first and the last mebibyte are.
     """
     spec = find(name)
     folder = files(spec)
-    digest = hashlib.sha256(str(dtype or spec.dtype).encode())
+    budget = [str(pixels) for pixels in (spec.min_pixels, spec.max_pixels) if pixels]
+    digest = hashlib.sha256(" ".join([str(dtype or spec.dtype), *budget]).encode())
     for file in sorted(folder.iterdir()):
         if file.suffix in (".json", ".safetensors", ".jinja", ".txt", ".model") and file.name not in _NOT_THE_MODEL:
             digest.update(f"{file.name} {file.stat().st_size} ".encode())

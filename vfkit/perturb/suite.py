@@ -13,10 +13,14 @@ from PIL import Image
 
 from vfkit.images import load_image
 from vfkit.perturb import geometric, overlay
+from vfkit.perturb.blank import blank
 from vfkit.sample import LETTERS, Instance, Sample
 
-Member = tuple[str, dict[str, Any], Callable[[Image.Image], Image.Image]]
-"""End of the instance's name, its parameters (JSON-able), and what it does to one image."""
+Change = Callable[[Image.Image], Image.Image | None]
+"""What an instance does to one image; None takes the image away."""
+
+Member = tuple[str, dict[str, Any], Change]
+"""End of the instance's name, its parameters (JSON-able), and its change."""
 
 
 def _geometric(function: Callable[..., Image.Image]) -> Callable[..., Iterator[Member]]:
@@ -80,6 +84,7 @@ _FAMILIES: dict[str, tuple[Callable[..., Iterator[Member]], dict[str, Any]]] = {
     "text_overlay": (_overlay(overlay.text_overlay), _CARD),
     "random_text": (_random_text, {**_CARD, "shortest": 6, "longest": 12}),
     "box_overlay": (_overlay(overlay.box_overlay), _CARD),
+    "blank": (_geometric(blank), {"fill": ("white",)}),  # or black, grey, mean, none: no image
 }
 FAMILIES = tuple(_FAMILIES)
 NATURAL_FAMILIES = (
@@ -201,9 +206,7 @@ def _base_index(sample: Sample, base_label: int | str) -> int:
     raise ValueError(f"sample {sample.id!r}: base label {base_label!r} is none of its options {', '.join(labels)}")
 
 
-def _instance(
-    family: str, name: str, params: dict[str, Any], change: Callable[[Image.Image], Image.Image], images: list
-) -> Instance:
+def _instance(family: str, name: str, params: dict[str, Any], change: Change, images: list) -> Instance:
     changed = []
     for number, image in enumerate(images, start=1):
         try:
@@ -211,4 +214,4 @@ def _instance(
         except geometric.NotApplicable as error:
             where = f"image {number}: " if len(images) > 1 else ""
             return Instance(family, name, params, (), f"{where}{error}")
-    return Instance(family, name, params, tuple(changed))
+    return Instance(family, name, params, tuple(image for image in changed if image is not None))

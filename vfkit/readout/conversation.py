@@ -12,20 +12,29 @@ class ConversationError(ValueError):
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer as the assistant's turn: what is said, the tokens of its text, the tokens that end the turn."""
+    """One answer as the assistant's turn: the whole conversation, the tokens of its text, and of the turn's end (none
+    where the next turn's opening is the end of this one)."""
 
-    said: str
+    messages: list[dict]
     text: tuple[int, ...]
     end: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """One rendered user turn: its text up to the last image, its tokens after it, and the answers scored under it."""
+    """One rendered user turn: its text up to the last image, its tokens after it, and the answers scored under it.
+
+    `asked` are the tokens after the last image as the generation prompt has them, `tail` those that an answer follows.
+    They differ where the template writes something before every answer: the empty reasoning of a thinking model.
+    `faithful` is false where the template opens an answered turn with other white space than the generation prompt;
+    answers then follow the generation prompt, which is what the model is trained and asked to continue.
+    """
 
     messages: list[dict]
     head: str
+    asked: tuple[int, ...]
     tail: tuple[int, ...]
+    faithful: bool = True
     answers: tuple[Answer, ...] = ()
     letters: tuple[Answer, ...] = ()
 
@@ -45,7 +54,7 @@ def plain(text: str, processor) -> str:
 
 
 def scored_prompt(sample: Sample, n_images: int, processor, placeholder: str) -> Prompt:
-    """The prompt whose options are scored (`mcq` or `yes_no`) with every option, and letter, as an answer."""
+    """The sample's own prompt with every option, and letter, as an answer."""
     options = [plain(option, processor) for option in sample.options]
     letters = LETTERS[: len(options)] if sample.prompt == "mcq" else ""
     asked = rendered_prompt(sample, sample.prompt, n_images, processor, placeholder)
@@ -66,9 +75,10 @@ def rendered_prompt(sample: Sample, prompt: str, n_images: int, processor, place
     """A sample's question in one of the prompts of `vfkit.prompts`, without answers."""
     body, question = (plain(text, processor) for text in (prompts.text(sample, prompt), sample.question))
     messages = prompts.user_turn(body, n_images, question)
-    rendered = _render(processor, messages, generate=True)
+    rendered, turn = _render(processor, messages, generate=True), _turn(processor, messages)
     tail = _tail(rendered, placeholder)
-    return Prompt(messages, rendered.removesuffix(tail), _ids(tail, processor))
+    ids = _ids(tail, processor), _ids(_tail(turn.context, placeholder), processor)
+    return Prompt(messages, rendered.removesuffix(tail), *ids, turn.context == turn.before)
 
 
 def answer_tokens(messages: list[dict], answer: str, processor, placeholder: str) -> Answer:
@@ -78,21 +88,49 @@ def answer_tokens(messages: list[dict], answer: str, processor, placeholder: str
         ConversationError: the answered conversation does not continue the prompt, or the end of the turn is not
             separable from the answer.
     """
-    asked = _render(processor, messages, generate=True)
-    whole = _render(processor, prompts.answered(messages, answer), generate=False)
-    if not whole.startswith(asked):
-        raise ConversationError("the chat template writes an answered turn differently from the prompt it continues")
-    said = whole[len(asked) :]
+    turn = _turn(processor, messages)
+    conversation = prompts.answered(messages, answer, bare=turn.bare)
+    whole = _render(processor, conversation, generate=False)
+    said = whole.removeprefix(turn.before)
     spoken = answer if said.startswith(answer) else answer.strip()  # some templates strip answers
-    if not said.startswith(spoken):
+    if not whole.startswith(turn.before) or not said.startswith(spoken):
         raise ConversationError(f"the chat template does not keep the answer {answer!r} as it is")
-    ids = _ids(_tail(whole, placeholder), processor)
-    prompt = _ids(_tail(asked, placeholder), processor)
+    ids = _ids(_tail(turn.context + said, placeholder), processor)
+    prompt = _ids(_tail(turn.context, placeholder), processor)
     end = _ids(said[len(spoken) :], processor)
     n_text = len(ids) - len(prompt) - len(end)
     if ids[: len(prompt)] != prompt or n_text < 1 or ids[len(prompt) + n_text :] != end:
         raise ConversationError(f"the tokens of the answer {answer!r} cannot be told from those around them")
-    return Answer(answer, ids[len(prompt) : len(prompt) + n_text], end)
+    return Answer(conversation, ids[len(prompt) : len(prompt) + n_text], end)
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """How a template writes an assistant's turn: the text `before` any answer, the `context` that answers are read in
+    (the same but for white space, see `Prompt`), and whether it takes the answer as a bare text, not as parts."""
+
+    before: str
+    context: str
+    bare: bool
+
+
+def _turn(processor, messages: list[dict]) -> _Turn:
+    asked = _render(processor, messages, generate=True)
+    for bare in (True, False):
+        conversation = prompts.answered(messages, _MARK, bare)
+        before, found, _ = _render(processor, conversation, generate=False).rpartition(_MARK)
+        if found and before.startswith(asked):
+            return _Turn(before, before, bare)
+        if found and before.split() == asked.split():
+            return _Turn(before, asked, bare)
+        if found:
+            raise ConversationError(
+                "the chat template writes an answered turn differently from the prompt it continues"
+            )
+    raise ConversationError("the chat template leaves out what the assistant says")
+
+
+_MARK = "\N{ASTERISM}"  # an answer that no template writes of its own
 
 
 def _render(processor, messages: list[dict], generate: bool) -> str:

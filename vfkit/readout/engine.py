@@ -60,24 +60,27 @@ def read_many(
 ) -> list[Readout | Exception]:
     """Readouts of many (sample, images), in the order asked.
 
-    Requests with the same image contents, and the same words before them, share one encode and one prefill. Rows are
-    batched longest first, up to `batch_tokens` padded tokens a batch. Where a request fails its exception stands in the
-    readout's place; after an out-of-memory error the batch is read once more in halves.
+    Requests with the same image contents, and the same words before them, share one encode and one prefill, as long as
+    their row stays within `batch_tokens`. Rows are batched longest first, up to `batch_tokens` padded tokens a batch;
+    those without images among themselves. Where a request fails its exception stands in the readout's place; after an
+    out-of-memory error the batch is read once more in halves.
     """
     results: list[Readout | Exception | None] = [None] * len(requests)
-    groups = sorted(_group(vlm, requests, probes, results), key=lambda group: -group.length)
-    while groups:
-        n = max(1, batch_tokens // groups[0].length)
-        _read_or_fail(vlm, groups[:n], results)
-        groups = groups[n:]
+    groups = sorted(_group(vlm, requests, probes, results, batch_tokens), key=lambda group: -group.length)
+    for left in ([group for group in groups if bool(group.images) == seen] for seen in (True, False)):
+        while left:
+            n = max(1, batch_tokens // left[0].length)
+            _read_or_fail(vlm, left[:n], results)
+            left = left[n:]
     return results
 
 
 # --- requests to batches ----------------------------------------------------------------------------------------------
 
 
-def _group(vlm, requests: list[Request], probes: bool, results: list) -> list[_Group]:
-    groups: dict[Any, _Group] = {}
+def _group(vlm, requests: list[Request], probes: bool, results: list, longest: int = BATCH_TOKENS) -> list[_Group]:
+    groups: list[_Group] = []
+    latest: dict[Any, _Group] = {}  # the group that takes further questions on an image
     known, vlm.prompts = vlm.prompts, {}  # a sample's many instances ask the words that its base asked before
     template = vlm.processor.chat_template
     for index, (sample, images) in enumerate(requests):
@@ -87,15 +90,17 @@ def _group(vlm, requests: list[Request], probes: bool, results: list) -> list[_G
                 vlm.prompts[words] = known.get(words) or _prompts(vlm, sample, len(images), probes)
             scored, open_ = vlm.prompts[words]
             asked = _Asked(index, sample, scored, open_)
-            key = (scored.head, *map(content_hash, images))
-            if key not in groups:
-                tokens = sum(vlm.adapter.n_image_tokens(vlm.processor, *image.size) for image in images)
-                groups[key] = _Group(images, [], tokens)
-            groups[key].asked.append(asked)
-            groups[key].length += _length(scored) + (_length(open_) if open_ else 0)
+            key = (scored.head, *map(content_hash, images)) if images else index  # without images nothing is shared
+            length = _length(scored) + (_length(open_) if open_ else 0)
+            if key not in latest or latest[key].length + length > longest:
+                tokens = sum(vlm.adapter.n_image_tokens(vlm.processor, [image.size for image in images]))
+                latest[key] = _Group(images, [], tokens)
+                groups.append(latest[key])
+            latest[key].asked.append(asked)
+            latest[key].length += length
         except Exception as error:
             results[index] = _bare(error)
-    return list(groups.values())
+    return groups
 
 
 def _prompts(vlm, sample: Sample, n_images: int, probes: bool) -> tuple[Prompt, Prompt | None]:
@@ -108,14 +113,18 @@ def _length(prompt: Prompt) -> int:
 
 
 def _read_or_fail(vlm, groups: list[_Group], results: list) -> None:
-    """Read a batch; halve it once if memory runs out, and read it one by one to find out which request fails."""
+    """Read a batch; halve it once if memory runs out, and read it one by one to find out which request fails.
+
+    A batch of one image is taken apart by its questions.
+    """
+    single = groups if len(groups) > 1 else [replace(groups[0], asked=[asked]) for asked in groups[0].asked]
     try:
         return _read_batch(vlm, groups, results)
     except torch.OutOfMemoryError as error:
-        parts, failure = [groups[: len(groups) // 2], groups[len(groups) // 2 :]], _bare(error)
+        parts, failure = [single[: len(single) // 2], single[len(single) // 2 :]], _bare(error)
     except Exception as error:
-        parts, failure = [[group] for group in groups], _bare(error)
-    if len(groups) == 1:
+        parts, failure = [[group] for group in single], _bare(error)
+    if len(single) == 1:
         return _fail(groups, failure, results)
     for part in parts:
         try:
@@ -168,7 +177,7 @@ def _grow(vlm, inputs: dict[str, Tensor], index: int, group: _Group) -> tuple[Ro
     ids = inputs["input_ids"][index][inputs["attention_mask"][index].bool()].tolist()
     image = vlm.adapter.image_token_id(vlm.processor)
     n_prefix = len(ids) - ids[::-1].index(image) if group.images else 0
-    tail = group.asked[0].scored.tail
+    tail = group.asked[0].scored.asked
     closing = ids[n_prefix : len(ids) - len(tail)]  # what the processor itself adds after an image
     if tuple(ids[len(ids) - len(tail) :]) != tail:
         raise RuntimeError("the processor's tokens after the image are not those of the rendered prompt")
@@ -191,7 +200,7 @@ def _grow_request(row: Row, closing: list[int], asked: _Asked) -> _Nodes:
 
 def _forward(vlm, rows, inputs, positions, shift, cache) -> tuple[dict[str, Tensor], list[Tensor]]:
     """States around the final norm, by tap [row, token, channel], and the vision tokens of every image."""
-    text = row_inputs(rows, positions, shift)
+    text = row_inputs(vlm, rows, positions, shift)
     with tap(vlm) as states:
         outputs = vlm.adapter.backbone(vlm.model)(
             **text, **vision_inputs(inputs), cache=cache, use_cache=cache is not None
@@ -264,7 +273,9 @@ def _with_probes(
         "ans_mcq": {tap: _vector(state[spoken].float().mean(0)) for tap, state in states.items()},
         "ans_mcq_free": free.states,
     }
-    return replace(readout, probes=probes, texts={"open": open_.text, "mcq": free.text})
+    own = {"open": open_, "mcq": free}
+    texts, said = ({name: getattr(each, what) for name, each in own.items()} for what in ("text", "ids"))
+    return replace(readout, probes=probes, texts=texts, said=said)
 
 
 def _vector(state: Tensor) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from vfkit.readout.tree import Row
 
+TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")  # one value per token
 Conversation = tuple[list[dict], tuple[Image, ...]]
 
 
@@ -30,38 +32,48 @@ def _with_images(messages: list[dict], images: tuple[Image, ...]) -> list[dict]:
     def filled(part: dict) -> dict:
         return {**part, "image": next(left)} if part["type"] == "image" else part
 
-    return [{**message, "content": [filled(part) for part in message["content"]]} for message in messages]
+    def content(message: dict) -> str | list[dict]:
+        given = message["content"]
+        return given if isinstance(given, str) else [filled(part) for part in given]
+
+    return [{**message, "content": content(message)} for message in messages]
 
 
 def row_inputs(
-    rows: Sequence[Row], positions: Int[Tensor, "*axes row prompt"], shift: Int[Tensor, " row"]
-) -> dict[str, Tensor]:
-    """Rows of branching text as the backbone takes them: padded input_ids [row, token], attention_mask [row, 1, token,
-    token] bool, position_ids [*axes, row, token].
+    vlm, rows: Sequence[Row], positions: Int[Tensor, "*axes row prompt"], shift: Int[Tensor, " row"]
+) -> dict[str, Any]:
+    """Rows of branching text as the backbone takes them: padded input_ids [row, token], attention_mask in the form the
+    architecture has it (bool [row, 1, token, token], or one for each type of layer), position_ids [*axes, row, token].
 
     The model's own positions hold for the prefix; what branches off counts on from where a prompt of its own would.
     """
     length = max(len(row.tokens) for row in rows)
     ids = torch.zeros(len(rows), length, dtype=torch.long)
-    mask = torch.eye(length, dtype=torch.bool).repeat(len(rows), 1, 1, 1)  # padding sees itself: no empty softmax
-    depths = torch.zeros(len(rows), length, dtype=torch.long)
+    seen = torch.eye(length, dtype=torch.bool).repeat(len(rows), 1, 1)  # padding sees itself: no empty softmax
     for index, row in enumerate(rows):
         n = len(row.tokens)
         ids[index, :n] = torch.tensor(row.tokens)
-        mask[index, 0, :n, :n] = torch.from_numpy(row.mask())
-        depths[index, :n] = torch.from_numpy(row.depths())
-    device = positions.device
-    whole = (depths.to(device) + shift[:, None]).repeat(*positions.shape[:-2], 1, 1)
+        seen[index, :n, :n] = torch.from_numpy(row.mask())
+    ids, seen, depths = (each.to(positions.device) for each in (ids, seen, row_depths(rows)))
+    whole = (depths + shift[:, None]).repeat(*positions.shape[:-2], 1, 1)
     for index, row in enumerate(rows):
         n_prefix = row.length[0]
         whole[..., index, :n_prefix] = positions[..., index, :n_prefix]
-    return {"input_ids": ids.to(device), "attention_mask": mask.to(device), "position_ids": whole}
+    masks = vlm.adapter.masks(vlm.model, seen, depths, depths, ids)
+    return {"input_ids": ids, "attention_mask": masks, "position_ids": whole}
+
+
+def row_depths(rows: Sequence[Row]) -> Int[Tensor, "row token"]:
+    """Each token's index on its own path, padded with zeros."""
+    depths = torch.zeros(len(rows), max(len(row.tokens) for row in rows), dtype=torch.long)
+    for index, row in enumerate(rows):
+        depths[index, : len(row.tokens)] = torch.from_numpy(row.depths())
+    return depths
 
 
 def vision_inputs(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     """What the processor made of the images; rows bring their own text."""
-    text = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")
-    return {key: value for key, value in inputs.items() if key not in text}
+    return {key: value for key, value in inputs.items() if key not in TEXT_INPUTS}
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import DynamicCache
 
-from vfkit.readout.forward import answer_text, end_tokens, log_probs, tap
+from vfkit.readout.forward import answer_text, end_tokens, log_probs, row_depths, tap
 from vfkit.readout.readout import TAPS
 from vfkit.readout.tree import Row
 
@@ -22,9 +22,10 @@ Path = tuple[int, int]  # (row, node): the prompt that ends there
 
 @dataclass(frozen=True)
 class Spoken:
-    """A greedy answer, and the mean state at its tokens, end-of-turn included, by tap: float32 [channel]."""
+    """A greedy answer, its tokens, end-of-turn included, and the mean state at them, by tap: float32 [channel]."""
 
     text: str
+    ids: tuple[int, ...]
     states: dict[str, np.ndarray]
 
 
@@ -55,7 +56,7 @@ def greedy(
     for (index, node), place in zip(paths, slots, strict=True):
         seen[place][: len(rows[index].tokens)] = torch.from_numpy(rows[index].path(node))
         depth[place] = rows[index].offset[node] + rows[index].length[node]
-    seen, position = seen.to(device), depth.to(device) + shift[:, None]
+    seen, depth, depths = (each.to(device) for each in (seen, depth, row_depths(rows)))
     own = torch.eye(width, dtype=torch.bool, device=device).expand(len(rows), width, width)
 
     ends = end_tokens(vlm)
@@ -63,15 +64,16 @@ def greedy(
     alive = torch.ones(len(paths), dtype=torch.bool, device=device)
     sums = dict.fromkeys(TAPS, 0.0)
     token = log_probs(vlm, torch.stack([post[index, rows[index].last(node)] for index, node in paths])).argmax(1)
-    for step in range(MAX_NEW_TOKENS):
+    for _ in range(MAX_NEW_TOKENS):
         fed = torch.zeros(len(rows), width, dtype=torch.long, device=device)
         fed[at] = token.to(device)
-        seen = torch.cat([seen, own], dim=2)
+        seen, depths = torch.cat([seen, own], dim=2), torch.cat([depths, depth], dim=1)
         with tap(vlm) as states:
             vlm.adapter.backbone(vlm.model)(
-                input_ids=fed, attention_mask=seen[:, None], position_ids=(position + step).expand(*axes, -1, -1),
-                cache=cache, use_cache=True,
+                input_ids=fed, attention_mask=vlm.adapter.masks(vlm.model, seen, depth, depths),
+                position_ids=(depth + shift[:, None]).expand(*axes, -1, -1), cache=cache, use_cache=True,
             )  # fmt: skip
+        depth = depth + 1
         sums = {name: sums[name] + states[name][at].float() * alive[:, None] for name in TAPS}
         for index in alive.nonzero()[:, 0].tolist():
             said[index].append(int(token[index]))
@@ -83,8 +85,8 @@ def greedy(
         name: (total / torch.tensor([[len(ids)] for ids in said], device=device)).cpu() for name, total in sums.items()
     }
     return {
-        path: Spoken(answer_text(vlm, said[index]), {name: mean[index].numpy() for name, mean in means.items()})
-        for index, path in enumerate(paths)
+        path: Spoken(answer_text(vlm, ids), tuple(ids), {name: mean[index].numpy() for name, mean in means.items()})
+        for index, (path, ids) in enumerate(zip(paths, said, strict=True))
     }
 
 

@@ -4,27 +4,40 @@ Every conversation goes through the processor whole, images included, so nothing
 positions, masks or caches is assumed here. The engine must agree with it; see `verify.py`.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from vfkit import prompts
 from vfkit.images import load_image
 from vfkit.readout.conversation import Prompt, open_prompt, scored_prompt
-from vfkit.readout.forward import answer_text, end_tokens, log_probs, model_inputs, tap
+from vfkit.readout.forward import TEXT_INPUTS, answer_text, end_tokens, log_probs, model_inputs, tap
 from vfkit.readout.greedy import MAX_NEW_TOKENS
 from vfkit.readout.readout import TAPS, Readout
 from vfkit.sample import Sample
 
 
 @torch.inference_mode()
-def read_oracle(vlm, sample: Sample, images: tuple[Image, ...] | None = None, probes: bool = True) -> Readout:
-    """The same `Readout` as `vfkit.read`, by one plain forward pass for every number in it."""
+def read_oracle(
+    vlm,
+    sample: Sample,
+    images: tuple[Image, ...] | None = None,
+    probes: bool = True,
+    like: Readout | None = None,
+    slack: float = 0.0,
+) -> Readout:
+    """The same `Readout` as `vfkit.read`, by one plain forward pass for every number in it.
+
+    Args:
+        like: a readout to follow where rounding decides: its predicted option, and its own answers for as long as
+            each of their tokens is within `slack` of the best token's log-probability.
+    """
     images = tuple(load_image(source, sample.id) for source in sample.images) if images is None else tuple(images)
     rendering = (sample, len(images), vlm.processor, vlm.adapter.placeholder(vlm.processor))
     scored = scored_prompt(*rendering)
-    asked = model_inputs(vlm, [(scored.messages, images)])
+    asked = _context(vlm, scored, images)
     scores = [_score(vlm, scored, answer, images, asked) for answer in scored.answers]
     letters = [_score(vlm, scored, letter, images, asked)[0] for letter in scored.letters]
     readout = Readout(
@@ -37,26 +50,42 @@ def read_oracle(vlm, sample: Sample, images: tuple[Image, ...] | None = None, pr
     )
     if not probes:
         return readout
-    open_ = model_inputs(vlm, [(open_prompt(*rendering).messages, images)])
-    ans_open, text_open = _own_answer(vlm, open_)
-    ans_mcq, text_mcq = _own_answer(vlm, asked)
-    return Readout(
-        **{name: getattr(readout, name) for name in ("labels", "option_texts", *readout.parts())},
+    open_ = _context(vlm, open_prompt(*rendering), images)
+    said = {
+        name: _own_answer(vlm, inputs, like.said.get(name, ()) if like else (), slack)
+        for name, inputs in (("open", open_), ("mcq", asked))
+    }
+    return replace(
+        readout,
         probes={
             "ctx_open": _mean(_states(vlm, open_), slice(-1, None)),
             "ctx_mcq": _mean(_states(vlm, asked), slice(-1, None)),
-            "ans_open": ans_open,
-            "ans_mcq": scores[readout.prediction()][2],
-            "ans_mcq_free": ans_mcq,
+            "ans_open": _answer_states(vlm, open_, said["open"]),
+            "ans_mcq": scores[(like or readout).prediction()][2],
+            "ans_mcq_free": _answer_states(vlm, asked, said["mcq"]),
         },
         vision=_vision(vlm, asked) if images else [],
-        texts={"open": text_open, "mcq": text_mcq},
+        texts={name: answer_text(vlm, list(ids)) for name, ids in said.items()},
+        said=said,
     )
+
+
+def _context(vlm, prompt: Prompt, images) -> dict[str, Tensor]:
+    """The prompt as the processor makes it, and what the template writes before every answer."""
+    inputs = model_inputs(vlm, [(prompt.messages, images)])
+    if prompt.asked == prompt.tail:
+        return inputs
+    kept = inputs["input_ids"].shape[1] - len(prompt.asked)
+    cut = {key: inputs[key][:, :kept] for key in TEXT_INPUTS if key in inputs}
+    return _extended(inputs | cut, list(prompt.tail))
 
 
 def _score(vlm, prompt: Prompt, answer, images, asked: dict[str, Tensor]) -> tuple[float, float, dict]:
     """(log-probability of the text, of the turn's end, mean states at the text) of one answer."""
-    inputs = model_inputs(vlm, [(prompts.answered(prompt.messages, answer.said), images)], answered=True)
+    if prompt.faithful:
+        inputs = model_inputs(vlm, [(answer.messages, images)], answered=True)
+    else:
+        inputs = _extended(asked, [*answer.text, *answer.end])
     start, ids = asked["input_ids"].shape[1], inputs["input_ids"][0]
     expected = [*asked["input_ids"][0].tolist(), *answer.text, *answer.end]
     if ids.tolist() != expected:
@@ -71,21 +100,28 @@ def _score(vlm, prompt: Prompt, answer, images, asked: dict[str, Tensor]) -> tup
     )
 
 
-def _own_answer(vlm, inputs: dict[str, Tensor]) -> tuple[dict[str, np.ndarray], str]:
-    """Mean states at the tokens of the model's greedy answer, and its text; every step from scratch."""
-    start = inputs["input_ids"].shape[1]
+def _own_answer(vlm, inputs: dict[str, Tensor], like: tuple[int, ...], slack: float) -> tuple[int, ...]:
+    """Tokens of the model's greedy answer; every step from scratch."""
     said: list[int] = []
     while len(said) < MAX_NEW_TOKENS and not (said and said[-1] in end_tokens(vlm)):
-        states = _states(vlm, _extended(inputs, said))
-        said.append(int(log_probs(vlm, states["post_norm"][-1:]).argmax()))
-    return _mean(_states(vlm, _extended(inputs, said)), slice(start, None)), answer_text(vlm, said)
+        (logp,) = log_probs(vlm, _states(vlm, _extended(inputs, said))["post_norm"][-1:])
+        best = int(logp.argmax())
+        if list(like[: len(said)]) == said and len(like) > len(said) and logp[like[len(said)]] >= logp[best] - slack:
+            best = like[len(said)]
+        said.append(best)
+    return tuple(said)
+
+
+def _answer_states(vlm, inputs: dict[str, Tensor], said: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """Mean states at the tokens of an answer."""
+    return _mean(_states(vlm, _extended(inputs, list(said))), slice(inputs["input_ids"].shape[1], None))
 
 
 def _extended(inputs: dict[str, Tensor], said: list[int]) -> dict[str, Tensor]:
     """The prompt with text tokens after it."""
     ids = inputs["input_ids"]
-    new = {"input_ids": ids.new_tensor([said]), "attention_mask": ids.new_ones(1, len(said))}
-    new |= {key: ids.new_zeros(1, len(said)) for key in ("mm_token_type_ids", "token_type_ids") if key in inputs}
+    new = {key: ids.new_zeros(1, len(said)) for key in TEXT_INPUTS if key in inputs}
+    new |= {"input_ids": ids.new_tensor([said]), "attention_mask": ids.new_ones(1, len(said))}
     return inputs | {key: torch.cat([inputs[key], value], dim=1) for key, value in new.items()}
 
 

@@ -23,6 +23,7 @@ class Readout:
         probes: name -> tap (`pre_norm`, `post_norm`) -> float32 [channel] (HI 3.3).
         vision: per image, float32 [height, width, channel]; vision tokens as handed to the language model.
         texts: name -> the model's own greedy answer to that prompt.
+        said: name -> the tokens of that answer, end-of-turn included.
     """
 
     labels: tuple[str, ...]
@@ -34,6 +35,7 @@ class Readout:
     probes: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     vision: list[np.ndarray] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
+    said: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def options(self) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
+from vfkit.datasets import SampleList, load_dataset
 from vfkit.readout.rules import RULES
 
 # These change how a run is done and where it is kept, not what it records. The data's place is among them because
@@ -30,6 +31,7 @@ class StudyConfig(BaseModel):
     dataset_options: dict[str, Any] = Field({}, description="the loader's own options")
     n: PositiveInt | None = Field(100, description="number of samples; None takes all")
     seed: int = Field(0, description="of the choice of samples")
+    subset: int = Field(0, ge=0, description="which of several choices of n samples that have none in common")
     out: str = Field("outputs", description="folder that holds all runs")
     study: str = Field("perturbation", min_length=1, description="first part of the run folder's path")
     families: tuple[str, ...] | None = Field(None, description="perturbation families; None takes all natural ones")
@@ -48,7 +50,11 @@ class StudyConfig(BaseModel):
     )
     batch_tokens: PositiveInt = Field(8192, description="tokens in one batch of the engine")
     verify: int = Field(2, ge=0, description="samples that the oracle re-checks at every start")
-    chunk: PositiveInt = Field(8, description="samples read and written together; their images are held in memory")
+    chunk: PositiveInt = Field(
+        8,
+        description="samples read and written together, all questions on one image among them; their images are held "
+        "in memory",
+    )
     engine: Literal["local", "ray"] = Field(
         "local", description="where chunks are worked on: in this process, or by workers on Ray"
     )
@@ -60,6 +66,12 @@ class StudyConfig(BaseModel):
     )
     cpus_per_worker: PositiveFloat = Field(1, description="with ray: CPU cores a worker holds")
     retries: int = Field(3, ge=0, description="with ray: how often a chunk whose worker died is given to another")
+
+    def load_samples(self) -> SampleList:
+        """The samples it is about; raises as `vfkit.load_dataset` does."""
+        return load_dataset(
+            self.dataset, self.n, self.seed, self.dataset_path, subset=self.subset, **self.dataset_options
+        )
 
     def key_fields(self) -> dict[str, Any]:
         """The fields that determine the records."""

@@ -4,7 +4,6 @@ from typing import Any
 
 import pandas as pd
 
-from vfkit.datasets import load_dataset
 from vfkit.images import content_hash, load_image
 from vfkit.perturb import natural_suite
 from vfkit.study.run import Run
@@ -21,12 +20,12 @@ def flipped(run: Run, n: int = 6) -> list[dict[str, Any]]:
     """
     rows = run.records()
     base = rows[rows.family == "base"].set_index("sample_id").margin
-    flips = rows[(rows.prediction != rows.base_prediction) & rows.prediction.notna()]
+    flips = rows[(rows.prediction != rows.base_prediction) & rows.prediction.notna() & rows.image_hash.notna()]
     flips = flips.assign(base=flips.sample_id.map(base)).sort_values("base", ascending=False, kind="stable")
     flips = flips.assign(turn=flips.groupby("family").cumcount())
     chosen = flips.drop_duplicates(["sample_id", "family"]).sort_values("turn", kind="stable").head(n)
     config = run.config
-    samples = load_dataset(config.dataset, config.n, config.seed, config.dataset_path, **config.dataset_options)
+    samples = config.load_samples()
     by_id = {sample.id: sample for sample in samples}
     suite = natural_suite(config.families, config.family_params)
     return [_item(by_id[row.sample_id], suite, row) for row in chosen.itertuples()]

@@ -35,7 +35,9 @@ def from_base(readout: Readout, base: Readout) -> dict[str, float]:
 
 
 def smoothness(readout: Readout) -> dict[str, Any]:
-    """Dirichlet energy of the vision tokens, the mean over images (HI 3.3)."""
+    """Dirichlet energy of the vision tokens, the mean over images (HI 3.3); nothing where no image was read."""
+    if not readout.vision:
+        return {}
     energies = np.array([dirichlet_energy(grid) for grid in readout.vision], dtype=np.float64)  # [image, (sum, edges)]
     with np.errstate(invalid="ignore", divide="ignore"):  # a grid of one token has no edge
         per_edge = (energies[:, 0] / energies[:, 1]).mean()
@@ -45,7 +47,9 @@ def smoothness(readout: Readout) -> dict[str, Any]:
 
 
 def spectrum(images: Sequence[Image], spectra: Spectra) -> dict[str, float]:
-    """Band powers and coherence with the base, the mean over images (HI F.4)."""
+    """Band powers and coherence with the base, the mean over images (HI F.4); nothing where there is no image."""
+    if not images:
+        return {}
     each = [against(image) for image, against in zip(images, spectra, strict=True)]
     return {name: float(np.mean([row[name] for row in each])) for name in each[0]}
 

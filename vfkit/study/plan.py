@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import vfkit
+from vfkit.datasets.base import digest
 from vfkit.sample import Sample
 from vfkit.study.config import StudyConfig
 
@@ -19,6 +19,8 @@ RECORD_CODE = (
     *("study/plan.py", "study/work.py", "study/measures.py", "study/schema.py"),
     *("metrics/drift.py", "metrics/dirichlet.py", "metrics/spectrum.py"),
 )
+
+TOGETHER = 24  # questions on one image that are read together whatever the chunk's size; POPE's three splits ask 18
 
 # Libraries whose versions a record may depend on.
 LIBRARIES = ("torch", "torchvision", "transformers", "pillow")
@@ -61,19 +63,48 @@ def code_version(root: Path | None = None) -> str:
 
 
 def partners(samples: Sequence[Sample], k: int) -> dict[str, list[Sample]]:
-    """Other samples for each, drawn by a seed of its own among those with as many images: a few more than the `k`
-    that are needed, since some may show the same image. The same data set gives the same ones however a run is cut up.
+    """Other samples for each, of as many other images: those that follow its image in the data set's seeded order, and
+    so are random. A few more than the `k` that are needed, since some may not open. Questions on one image get the same
+    ones, which are encoded once for them all. The same data set gives the same ones however a run is cut up.
     """
-    alike: dict[int, list[Sample]] = {}
-    for sample in samples:
-        alike.setdefault(len(sample.images), []).append(sample)
+    alike: dict[int, list[list[Sample]]] = {}
+    for group in by_image(samples):
+        alike.setdefault(len(group[0].images), []).append(group)
     chosen = {}
-    for sample in samples:
-        pool, rng = alike[len(sample.images)], Random(f"partners/{sample.id}")
-        chosen[sample.id] = [other for other in rng.sample(pool, min(len(pool), 4 * k + 1)) if other.id != sample.id]
+    for groups in alike.values():
+        n = min(len(groups) - 1, 4 * k)
+        around = [group[0] for group in groups + groups[:n]]
+        for place, group in enumerate(groups, start=1):
+            chosen |= dict.fromkeys([sample.id for sample in group], around[place : place + n])
     return chosen
 
 
-def chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    """Consecutive pieces of `size`; the last may be smaller."""
-    return (items[start : start + size] for start in range(0, len(items), size))
+def by_image(samples: Sequence[Sample]) -> list[list[Sample]]:
+    """The samples in groups that are about the same images, in order of appearance.
+
+    Images are told apart by the name that their data set gives them (`meta["image"]`), else by their sources.
+    """
+    groups: dict[Any, list[Sample]] = {}
+    for sample in samples:
+        name = (
+            sample.meta.get("image")
+            or tuple(str(source) if callable(source) else digest(source, str) for source in sample.images)
+            or sample.id
+        )
+        groups.setdefault((len(sample.images), name), []).append(sample)
+    return list(groups.values())
+
+
+def chunks(samples: Sequence[Sample], size: int) -> Iterator[list[Sample]]:
+    """Pieces of at most `size` samples, in which the questions on one image stay together: what is read together
+    shares its encodes. Of an image with more than `size` questions up to `TOGETHER` make a piece of their own."""
+    chunk: list[Sample] = []
+    for group in by_image(samples):
+        for start in range(0, len(group), max(size, TOGETHER)):
+            piece = group[start : start + max(size, TOGETHER)]
+            if chunk and len(chunk) + len(piece) > size:
+                yield chunk
+                chunk = []
+            chunk = chunk + piece
+    if chunk:
+        yield chunk

@@ -12,7 +12,6 @@ from typing import Any
 import pandas as pd
 
 import vfkit
-from vfkit.datasets import load_dataset
 from vfkit.datasets.base import unknown
 from vfkit.perturb import natural_suite
 from vfkit.sample import Sample
@@ -116,7 +115,7 @@ def run_study(config: StudyConfig, progress: bool = True) -> Run:
     """
     fingerprint = vfkit.models.fingerprint(config.model, dtype=config.dtype)
     suite = natural_suite(config.families, config.family_params)
-    samples = load_dataset(config.dataset, config.n, config.seed, config.dataset_path, **config.dataset_options)
+    samples = config.load_samples()
     key = run_key(config, fingerprint, samples.fingerprint)
     folder = run_folder(config, key)
     try:

@@ -31,7 +31,7 @@ SCHEMAS = {
             "logp_end": _per_option,
             "logp_letter": _per_option,
             "n_tokens": pa.list_(pa.int64()),
-            "image_hash": pa.string(),  # content of the images read, joined by "+"
+            "image_hash": pa.string(),  # content of the images read, joined by "+"; null where there was none
             "image_id": pa.string(),  # content of the sample's base images: what the bootstrap resamples
             "width": pa.int64(),  # px, of the first image read
             "height": pa.int64(),

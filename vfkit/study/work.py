@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,9 +65,11 @@ def work(
     bases = _bases(config, chunk, vlm, errors)
 
     plan: list[tuple[Base, Instance]] = []
+    held: dict[str, Image] = {}
     for base in bases:
         try:
-            plan += [(base, instance) for instance in suite.instances(base.sample, base.prediction, base.images)]
+            instances = suite.instances(base.sample, base.prediction, base.images)
+            plan += [(base, _held_once(instance, held)) for instance in instances]
         except Exception as error:
             errors.append(_error_row(base.sample, "all", "perturb", error))
     opened = {base.sample.id: (base.images, base.image_id) for base in bases}
@@ -118,6 +121,11 @@ def _bases(config: StudyConfig, chunk: Sequence[Sample], vlm, errors: list[dict]
         except Exception as error:
             errors.append(_error_row(sample, "base", "read", error))
     return bases
+
+
+def _held_once(instance: Instance, held: dict[str, Image]) -> Instance:
+    """The instance with images of equal content, which questions on one image have many of, held in memory once."""
+    return replace(instance, images=tuple(held.setdefault(content_hash(image), image) for image in instance.images))
 
 
 def _controls(config: StudyConfig, base: Base, partners: Partners, opened: dict[str, tuple]) -> list[Instance]:
@@ -186,8 +194,9 @@ def _row(config: StudyConfig, base: Base, instance: Instance, readout: Any) -> d
         row["off_mass"] = float(readout.off_mass)
         options = readout.options
         row |= {part: options[part].tolist() for part in ("logp_text", "logp_end", "logp_letter", "n_tokens")}
-        row["image_hash"] = _hash(instance.images)
-        row["width"], row["height"] = instance.images[0].size
+        if instance.images:  # a blank may be none at all
+            row["image_hash"] = _hash(instance.images)
+            row["width"], row["height"] = instance.images[0].size
     return row
 
 

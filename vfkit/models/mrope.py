@@ -1,24 +1,19 @@
-"""Qwen3-VL: what differs from one architecture to the next, and nothing else. The functions are the adapter."""
+"""Qwen3-VL, Qwen2.5-VL and GLM-4V: images keep their shape, and positions have three axes (time, height, width)."""
 
 import numpy as np
 from jaxtyping import Int
-from torch import Tensor, nn
+from torch import Tensor
+
+from vfkit.models.common import backbone, final_norm, image_token_id, masks, placeholder  # noqa: F401
 
 
-def image_token_id(processor) -> int:
-    """Id of the token that stands, repeated, for an image in the model's input."""
-    return processor.image_token_id
-
-
-def placeholder(processor) -> str:
-    """What the chat template writes for one image before the processor widens it."""
-    return processor.image_token
-
-
-def n_image_tokens(processor, width: int, height: int) -> int:
-    """Tokens that an image of this size takes. Raises ValueError where the processor refuses the size."""
+def n_image_tokens(processor, sizes: list[tuple[int, int]]) -> list[int]:
+    """Tokens of each image of one prompt, by (width, height). Raises ValueError where the processor refuses a size."""
     image_processor = processor.image_processor
-    return image_processor.get_number_of_image_patches(height, width) // image_processor.merge_size**2
+    return [
+        image_processor.get_number_of_image_patches(height, width) // image_processor.merge_size**2
+        for width, height in sizes
+    ]
 
 
 def positions(model, inputs: dict) -> tuple[Int[Tensor, "3 row token"], Int[Tensor, " row"]]:
@@ -30,16 +25,6 @@ def positions(model, inputs: dict) -> tuple[Int[Tensor, "3 row token"], Int[Tens
     keys = ("input_ids", "mm_token_type_ids", "image_grid_thw", "attention_mask")
     ids, shift = model.model.get_rope_index(**{key: inputs[key] for key in keys if key in inputs})
     return ids, shift[:, 0]
-
-
-def backbone(model) -> nn.Module:
-    """The model without its output projection."""
-    return model.model
-
-
-def final_norm(model) -> nn.Module:
-    """The norm between the last layer and the output projection."""
-    return model.model.language_model.norm
 
 
 def vision_grids(outputs, inputs: dict, processor) -> list[Tensor]:

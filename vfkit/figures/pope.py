@@ -1,0 +1,197 @@
+"""Figures of yes/no studies (HI 7, App. D, Figure 12): tables of `vfkit.metrics.pope` in."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from vfkit.figures.labels import _by_family, _legend, _whiskers
+from vfkit.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PINK, RED, styled
+from vfkit.metrics.pope import CASES, MEASURES
+
+_CASES = dict(zip(CASES, (BLUE, GREEN, RED, ORANGE), strict=True))
+_ANSWERS = {"kept": (BLUE, "answer kept"), "flipped": (RED, "answer flipped")}
+_COLOURS = (BLUE, ORANGE, RED, PINK, GREEN)
+
+
+@styled()
+def plot_pope(table: pd.DataFrame, measures: tuple[str, ...] = MEASURES) -> np.ndarray:
+    """POPE's metrics by family, the base on top, splits side by side where there are several (HI 7).
+
+    Args:
+        table: of `metrics.pope_table`. measures: which of its rates, one panel each.
+
+    Returns:
+        The axes, one per measure.
+    """
+    categories = list(table["category"].unique())
+    shown = categories[1:] or categories[:1]  # without splits, all questions
+    first = table[table["category"] == categories[0]].reset_index(drop=True) if categories else table
+    n = [f"n = {row.instances:,} in {row.questions:,} questions" for row in first.itertuples()]
+    fig, axes = _by_family(first, len(measures), n)
+    fig.set_size_inches(3.0 + 1.75 * len(measures), 1.6 + 0.5 * max(len(first), 1))
+    offsets = np.linspace(-0.26, 0.26, len(shown)) if len(shown) > 1 else [0.0]
+    for category, colour, offset in zip(shown, _COLOURS, offsets, strict=False):
+        part = table[table["category"] == category].reset_index(drop=True)
+        label = f"{category.replace('_', ' ')}, 95 % interval (n = {part['questions'].max():,} questions)"
+        for ax, name in zip(axes, measures, strict=True):
+            _whiskers(ax, part, name, colour, label, offset)
+    for ax, name in zip(axes, measures, strict=True):
+        ax.set(xlim=(-4, 104), xticks=[0, 50, 100], xlabel=f"{name.replace('_', ' ')} (%)")
+    _legend(fig, axes)
+    return axes
+
+
+@styled()
+def plot_pope_transitions(table: pd.DataFrame) -> np.ndarray:
+    """How often each base case's answers flip, by family: one panel per case.
+
+    Args:
+        table: of `metrics.pope_transition_table`.
+
+    Returns:
+        The axes, one per case.
+    """
+    axes = _panels(table, "flip_rate", 100)
+    becomes = table.drop_duplicates("case").set_index("case")["becomes"]
+    top = 100 * np.nanmax(table[["flip_rate", "flip_rate_high"]].to_numpy(float), initial=0.01)  # one scale for all
+    for ax, case in zip(axes, CASES, strict=True):
+        ax.set(xlim=(-0.04 * top, 1.04 * top), xlabel=f"flipped to {becomes.get(case, '')} (%), 95 % interval")
+    return axes
+
+
+@styled()
+def plot_prior_drift(table: pd.DataFrame) -> np.ndarray:
+    """Drift to prior by family, one panel per base case: 0 stays at the base's margin, 1 arrives at the blank's.
+
+    Args:
+        table: of `metrics.prior_drift_table`.
+
+    Returns:
+        The axes, one per case.
+    """
+    axes = _panels(table, "drift", 1)
+    for ax in axes:
+        ax.axvline(0, color=INK, linewidth=0.8, zorder=1)
+        ax.axvline(1, color=GREY, linestyle="--", linewidth=1, zorder=1, label="at the prior")
+        low, high = ax.get_xlim()
+        ax.set(xlim=(min(low, -0.5), max(high, 1.1)), xlabel="drift to prior, median, 95 % interval")
+    _legend(axes[0].figure, axes)
+    return axes
+
+
+@styled()
+def plot_pope_margins(table: pd.DataFrame) -> Axes:
+    """Mean yes-no margins by base case: base, perturbed where the answer was kept, and where it flipped (HI 7).
+
+    Args:
+        table: of `metrics.pope_margin_table`; after `paper.beside`, with the published one. The union is drawn, or the
+            first family where there is none.
+    """
+    table = _pooled(table)
+    parts = {answer: table[table["answer"] == answer].reset_index(drop=True) for answer in ("all", *_ANSWERS)}
+    fig, ax = _by_case(parts["all"], parts["flipped"]["instances"])
+    ax.axvline(0, color=INK, linewidth=0.8, zorder=1)
+    _whiskers(ax, parts["all"], "base", GREY, "base images, 95 % interval", -0.24, scale=1)
+    for (answer, (colour, label)), offset in zip(_ANSWERS.items(), (0, 0.24), strict=True):
+        _whiskers(ax, parts[answer], "margin", colour, f"perturbed, {label}", offset, scale=1)
+    if "margin_published" in table and table["margin_published"].notna().any():
+        row = table[table["margin_published"].notna()].iloc[0]
+        y = list(parts["all"]["case"]).index(row.case) + 0.24
+        label = f"published: {row.published_source}"
+        ax.plot(row.margin_published, y, "D", linestyle="", mfc="none", mec=INK, markersize=7, label=label, zorder=4)
+    ax.set_xlabel("yes-no margin (nats): above 0 the answer is Yes")
+    _legend(fig, [ax])
+    return ax
+
+
+@styled()
+def plot_priors(questions: pd.DataFrame, fill: str = "white") -> np.ndarray:
+    """Each question's margin with its image against its margin on the blank, and the priors of each base case.
+
+    Args:
+        questions: of `metrics.question_priors`. fill: which blank.
+
+    Returns:
+        The two axes: margins (on the diagonal the image changes nothing), distributions of the prior.
+    """
+    questions = questions[questions["fill"] == fill]
+    fig, axes = plt.subplots(1, 2, figsize=(9.2, 4.4))
+    for case, colour in _CASES.items():
+        part = questions[questions["case"] == case]
+        label = f"{case}: {CASES[case]} (n = {len(part):,})"
+        axes[0].plot(part["base_margin"], part["blank_margin"], "o", color=colour, alpha=0.6, markersize=4, label=label)
+        if len(part):
+            axes[1].ecdf(part["prior"], color=colour, linewidth=1.6)
+    both = questions[["base_margin", "blank_margin"]].to_numpy(float)
+    if len(both):
+        span = [both.min(), both.max()]
+        axes[0].plot(span, span, color=GREY, linestyle="--", linewidth=1, label="image and blank agree", zorder=1)
+    for line in (axes[0].axhline, axes[0].axvline):
+        line(0, color=INK, linewidth=0.8, zorder=1)
+    name = "without image" if fill == "none" else f"on a {fill} image"
+    axes[0].set(xlabel="yes-no margin on the image (nats)", ylabel=f"yes-no margin {name} (nats)")
+    axes[1].axvline(0.5, color=INK, linewidth=0.8, zorder=1)
+    axes[1].set(xlim=(-0.02, 1.02), xlabel=f"prior: P(Yes) {name}", ylabel="share of questions at or below")
+    _legend(fig, axes)
+    return axes
+
+
+@styled()
+def plot_inside_cases(drift: pd.DataFrame, dirichlet: pd.DataFrame) -> np.ndarray:
+    """What moves inside by base case, kept and flipped: drift of the state, change of the Dirichlet energy (HI App. D).
+
+    Args:
+        drift: of `metrics.by_case(drift_table, ...)`. dirichlet: of `by_case(dirichlet_table, ...)`.
+
+    Returns:
+        The two axes. The union is drawn, or the first family where there is none.
+    """
+    drift, dirichlet = _pooled(drift), _pooled(dirichlet)
+    whole = drift[drift["answer"] == "all"].rename(columns={"samples": "questions"}).reset_index(drop=True)
+    flipped = drift.loc[drift["answer"] == "flipped", "instances"]
+    fig, axes = _by_case(whole, flipped, 2)
+    axes[1].axvline(0, color=INK, linewidth=0.8, zorder=1)
+    for ax, table, name in zip(axes, (drift, dirichlet), ("drift", "delta"), strict=True):
+        for (answer, (colour, label)), offset in zip(_ANSWERS.items(), (-0.15, 0.15), strict=True):
+            part = table[table["answer"] == answer].reset_index(drop=True)
+            _whiskers(ax, part, name, colour, f"{label}, 95 % interval", offset, scale=1)
+    if len(drift):
+        control = drift["same_question"].iloc[0]
+        axes[0].axvline(control, color=GREY, linestyle="--", linewidth=1, label="same question, other image", zorder=1)
+        axes[0].set_xlabel(f"{drift['distance'].iloc[0]} distance to base, {drift['probe'].iloc[0]}")
+    axes[1].set_xlabel("Dirichlet energy per edge, perturbed - base")
+    _legend(fig, axes)
+    return axes
+
+
+def _panels(table: pd.DataFrame, name: str, scale: float) -> np.ndarray:
+    """One panel per base case, a row per family."""
+    parts = {case: table[table["case"] == case].reset_index(drop=True) for case in CASES}
+    n = [
+        "n = " + " | ".join(f"{k:,}" for k in each)
+        for each in zip(*(p["instances"] for p in parts.values()), strict=True)
+    ]
+    fig, axes = _by_family(next(iter(parts.values())), len(CASES), n)
+    fig.set_size_inches(11, 1.7 + 0.44 * max(len(n), 1))
+    for ax, (case, part) in zip(axes, parts.items(), strict=True):
+        _whiskers(ax, part, name, _CASES[case], "", 0, scale)
+        questions = part["questions"].max() if len(part) else 0
+        ax.set_title(f"{case}: {CASES[case]}\nquestions: n = {questions:,}", fontsize=9)
+        if not part["instances"].any():
+            ax.text(0.5, 0.5, "none", transform=ax.transAxes, ha="center", color=GREY)
+    return axes
+
+
+def _pooled(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the union, or of the first family."""
+    union = table[table["family"].str.startswith("union (")] if len(table) else table
+    return union if len(union) else table[table["family"] == table["family"].iloc[0]] if len(table) else table
+
+
+def _by_case(table: pd.DataFrame, flipped: pd.Series, panels: int = 1):
+    """A figure with one row per base case; one axes, or as many panels side by side."""
+    names = [f"{case}: {CASES[case]}" for case in table["case"]]
+    n = [f"n = {row.instances:,}, {k:,} flipped" for row, k in zip(table.itertuples(), flipped, strict=True)]
+    fig, axes = _by_family(table.assign(family=names), panels, n)
+    return fig, axes[0] if panels == 1 else axes

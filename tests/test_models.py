@@ -114,8 +114,8 @@ def test_what_cannot_fit_is_refused_before_it_is_read():
 
 def test_every_registered_model_has_one_source():
     for name, spec in registry.specs().items():
-        assert (spec.path is None) != (spec.hub is None), name
-        assert spec.dtype and spec.params, name
+        assert [spec.path, spec.hub, spec.api].count(None) == 2, name
+        assert spec.api or (spec.dtype and spec.params), name
 
 
 # --- sizes and budgets ------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The notebooks, run headlessly as a user runs them, at a smaller scale."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,21 @@ def test_01_runs_to_its_end_and_again_from_the_finished_run(tmp_path):
     parts = {path: path.stat().st_mtime_ns for path in run.glob("records/*.parquet")}
     assert _papermill("01_perturbation", tmp_path, n=6, out=tmp_path / "out").returncode == 0
     assert {path: path.stat().st_mtime_ns for path in run.glob("records/*.parquet")} == parts
+
+
+def test_05_holds_two_models_against_each_other(tmp_path):
+    twin = tmp_path / "twin"
+    shutil.copytree(ROOT / "vfkit" / "mini" / "checkpoints" / "mini_qwen3vl", twin)
+    done = _papermill(
+        "05_vfat", tmp_path, n=12, models=f"mini_qwen3vl,{twin}", rules="paper,letter", out=tmp_path / "out"
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    (results,) = (tmp_path / "out" / "vfat" / "results").iterdir()
+    for name in ("table_1", "table_2", "differences", "pressure", "transitions", "readings", "categories", "drift"):
+        assert (results / f"{name}.csv").stat().st_size and (results / f"{name}.tex").stat().st_size
+    for name in ("figure_2_radar", "figure_4_vrs", "figure_5_outcomes", "figure_5_pairs", "categories", "inside"):
+        assert (results / f"{name}.png").stat().st_size and (results / f"{name}.pdf").stat().st_size
+    assert "differs at no level measurably" in _printed(tmp_path)  # the same model twice
 
 
 def test_04_gives_a_verdict(tmp_path):

@@ -364,14 +364,10 @@ def test_questions_on_one_image_share_their_controls():
         assert len(set(images)) == len(images) == 8 and str(i) not in images
 
 
-def test_images_are_chosen_with_all_their_questions():
-    chosen = load_dataset("mini_pope", n=36, size=20)
-    assert {(sample.meta["image"], sample.category) for sample in chosen} == {
-        (image, split) for image in {sample.meta["image"] for sample in chosen} for split in metrics.pope.SPLITS
-    }
-    assert len({sample.meta["image"] for sample in chosen}) == 2 and len(chosen) == 36
-    other = load_dataset("mini_pope", n=36, size=20, seed=1)
-    assert {sample.id for sample in other} != {sample.id for sample in chosen}
+def test_chosen_questions_on_one_image_follow_each_other():
+    images = [sample.meta["image"] for sample in load_dataset("mini_pope", n=90, size=10)]
+    assert len(images) == 90 and len(set(images)) == 10
+    assert 1 + sum(one != other for one, other in zip(images, images[1:], strict=False)) == 10
 
 
 FAMILIES = {"identity": {}, "translation": {"n": (-4, 4)}, "text_overlay": {}, "blank": {"fill": ("black", "none")}}

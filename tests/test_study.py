@@ -40,6 +40,8 @@ class VerifyError(Exception):
 
 
 class StubReadout:
+    scored = True
+
     def __init__(self, sample, images):
         seed = hashlib.sha256(repr((sample.question, sample.options)).encode())
         for image in images:
@@ -71,6 +73,9 @@ class Stub:
     def fingerprint(self, name, dtype=None):
         return f"weights of {name}"
 
+    def is_hosted(self, name):
+        return False
+
     def read_many(self, vlm, requests, probes, batch_tokens):
         assert vlm is self and probes is False and batch_tokens > 0 and requests
         self.before_read()
@@ -88,7 +93,7 @@ class Stub:
         """Put the stub where the study looks for models; `setitem` is monkeypatch's, or dict's own in a subprocess."""
         for name in ("models", "readout.engine", "readout.verify"):
             module = types.ModuleType(f"vfkit.{name}")
-            for function in ("load_model", "fingerprint", "read_many", "verify"):
+            for function in ("load_model", "fingerprint", "is_hosted", "read_many", "verify"):
                 setattr(module, function, getattr(self, function))
             setitem(sys.modules, module.__name__, module)
             package = vfkit.readout if "." in name else vfkit
@@ -443,6 +448,7 @@ def test_runs_share_a_folder_only_if_their_records_must_agree(stub, config, monk
         dataset_options={"size": 3},
         controls=3,
         subset=1,
+        max_new_tokens=64,
         keep_vectors=True,
     )
     known = [key()] + [plan.run_key(again(config, **{f: v}), "weights", "data") for f, v in other.items()]

@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from vfkit.metrics.vfat import vfat_answers
-from vfkit.metrics.vfat_compare import vfat_differences
 
 import vfkit
+from vfkit.metrics.vfat import vfat_answers
+from vfkit.metrics.vfat_compare import vfat_differences
 from vfkit.models import registry
 from vfkit.readout.engine import read_many
 from vfkit.readout.verify import compare

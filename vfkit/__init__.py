@@ -24,8 +24,8 @@ _PUBLIC = {
     "compare_runs": "vfkit.study",
 }
 _SUBPACKAGES = (
-    "datasets", "figures", "images", "metrics", "mini", "models", "notebook", "paper", "perturb", "prompts", "readout",
-    "study",
+    "datasets", "figures", "images", "judge", "metrics", "mini", "models", "notebook", "paper", "perturb", "prompts",
+    "readout", "study",
 )  # fmt: skip
 __all__ = sorted([*_PUBLIC, *_SUBPACKAGES])
 

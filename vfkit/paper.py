@@ -28,6 +28,8 @@ FAMILIES = {
     "Any(6 families, without Box/Random)": UNION,
     "Any(union)": UNION,
 }
+# our data sets -> HI's names
+DATASETS = {"seedbench": "SEEDBench_IMG", "mmmu": "MMMU"}
 _FILTERS = ("paper", "model", "dataset", "where", "family", "metric")
 
 
@@ -203,3 +205,42 @@ def _dirichlet_cells(model: str, dataset: str) -> tuple[pd.DataFrame, pd.Series]
     values = found.pivot(index="family", columns="name", values="value")
     values = values.reindex(columns=["delta_mean", "delta_sd"]).set_axis(["delta", "delta_sd"], axis=1)
     return values, "HI " + found.drop_duplicates("family").set_index("family")["where"] + f", {model}, {dataset}"
+
+
+def beside_scale(table: pd.DataFrame, models: pd.DataFrame) -> pd.DataFrame:
+    """HI's values by model and data set (its Table 5, as far as its numbers are known) beside ours.
+
+    Args:
+        table: of `metrics.scale_summary`. models: its models with their `hub` ids, which tell who is who.
+
+    Returns:
+        The table with `accuracy_published`, `overlay_IFR_published`, `union_IV_published`, `drift_published` (1 - cos
+        of the open context state) and `published_source`. What HI says of models or data that are not in the table
+        follows in rows of its own, whose `model` and `dataset` are HI's names; other columns are empty there.
+    """
+    values = _scale_cells()
+    names = {name.lower(): name for name in values.index.get_level_values("model")}
+    hub = models.set_index("model")["hub"].str.split("/").str[-1].str.lower().map(names)
+    keys = pd.MultiIndex.from_arrays([table["dataset"].map(DATASETS), table["model"].map(hub)])
+    found = values.reindex(keys).set_axis(table.index)
+    table = pd.concat([table, found], axis=1)
+    rest = values[~values.index.isin(keys)].rename_axis(["dataset", "model"]).reset_index()
+    table = pd.concat([table, rest], ignore_index=True)
+    return table.assign(published_source=table["published_source"].fillna(""))
+
+
+def _scale_cells() -> pd.DataFrame:
+    """HI's values by its data set and model, as fractions, and where they stand."""
+    names = {("none", "base_accuracy"): "accuracy", ("TextOverlay", "IFR"): "overlay_IFR"}
+    names |= {(union, "IV"): "union_IV" for union, ours in FAMILIES.items() if ours == UNION}
+    unions = [union for union, ours in FAMILIES.items() if ours == UNION]
+    names |= {(union, "cos_ctx_open"): "drift" for union in (*unions, "unspecified (TextOverlay or union)")}
+    found = published(paper="HI", where=["Table 1 (run 0)", "Table 3 (run 0)", "sec 5.1 (C.4)"])
+    found["name"] = pd.Series(zip(found["family"], found["metric"], strict=True)).map(names)
+    found = found.dropna(subset="name")
+    found["value"] = found["value"].where(found["unit"] != "%", found["value"] / 100)
+    found["value"] = found["value"].where(found["name"] != "drift", 1 - found["value"])
+    grouped = found.groupby(["dataset", "model"])
+    values = found.pivot(index=["dataset", "model"], columns="name", values="value").add_suffix("_published")
+    sources = grouped["where"].agg(lambda where: "HI " + ", ".join(where.str.replace(" (run 0)", "").unique()))
+    return values.rename_axis(columns=None).assign(published_source=sources)

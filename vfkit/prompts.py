@@ -10,6 +10,17 @@ CHOOSE = "Select the correct answer from the options above."
 CONCISE = "Give a concise answer."
 ONE_WORD = "Answer with exactly one word, Yes or No."
 
+# V-FAT: what items built of statements ask (VF 3.1)
+GAP = "____"
+WHICH_STATEMENT = "Which statement is true of this image?"
+FILL_GAP = "Going by this image, what belongs in the gap? {sentence}."
+IN_ONE_SENTENCE = "What is true of {subject} in this image? Say it in one short sentence."
+
+
+def assertion(statement: str) -> str:
+    """The hint that misleads: it says that the image shows something."""
+    return f"This image shows the following: {statement.rstrip('.')}."
+
 
 def text(sample: Sample, prompt: str) -> str:
     """The text part of a user turn: lines joined by single newlines.

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 _PERCENT = (
     "IFR",
     "IV",
+    "mAcc",
+    "mTDS",
     "FPR",
     "F1",
     "accuracy",
@@ -43,8 +46,10 @@ def _cell(value, low=None, high=None, percent: bool = False) -> str:
         return value
     if pd.isna(value):
         return ""
-    if isinstance(value, bool) or float(value).is_integer() and low is None and not percent:
-        return f"{value:,}" if isinstance(value, bool) else f"{int(value):,}"
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value))
+    if float(value).is_integer() and low is None and not percent:
+        return f"{int(value):,}"
     digits = (lambda x: f"{100 * x:.1f}") if percent else (lambda x: f"{x:.3g}")
     return digits(value) if low is None or pd.isna(low) else f"{digits(value)} [{digits(low)}, {digits(high)}]"
 

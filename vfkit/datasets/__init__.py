@@ -21,6 +21,9 @@ LOADERS: dict[str, str | Callable[..., Rows]] = {
     "mmmu": "vfkit.datasets.mmmu:load",
     "pope": "vfkit.datasets.pope:load",
     "seedbench": "vfkit.datasets.seedbench:load",
+    "vfat": "vfkit.datasets.vfat:load",
+    "vlind": "vfkit.datasets.vlind:load",
+    "weird": "vfkit.datasets.weird:load",
 }
 
 

@@ -2,6 +2,7 @@
 
 import difflib
 import hashlib
+import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -70,20 +71,26 @@ def select(samples: list[Sample], n: int | None, seed: int, subset: int = 0) -> 
     """`n` samples in seeded order, each category in proportion to its size; None or a large `n` takes all.
 
     Those whose `meta` names the same `image` (several questions on one image) follow each other, so that it is encoded
-    once. `subset` counts choices of `n` that share no sample: 0 is the choice itself, each next one is made alike among
-    the samples that those before it have left.
+    once; those of the same `item` (V-FAT's six questions about one thing) are chosen together. `subset` counts choices
+    of `n` that share no sample: 0 is the choice itself, each next one is made alike among the samples that those before
+    it have left.
 
     Raises:
         ValueError: there are too few samples for so many subsets.
     """
-    order = sorted(samples, key=lambda sample: rank(seed, sample.id))
+    order = sorted(samples, key=lambda sample: (rank(seed, sample.meta.get("item", sample.id)), sample.id))
     if subset and (n is None or n * (subset + 1) > len(order)):
         raise ValueError(f"subset {subset} of {n} samples each: there are {len(order)} samples in all")
     for _ in range(subset):
         taken = {sample.id for sample in _stratified(order, n)}
         order = [sample for sample in order if sample.id not in taken]
     chosen = order if n is None or n >= len(order) else _stratified(order, n)
-    return sorted(chosen, key=lambda sample: rank(seed, sample.meta.get("image", sample.id)))
+    return sorted(chosen, key=lambda sample: rank(seed, _shown(sample)))
+
+
+def _shown(sample: Sample) -> str:
+    """What samples that follow each other have in common."""
+    return sample.meta.get("image", sample.meta.get("item", sample.id))
 
 
 def _stratified(order: list[Sample], n: int) -> list[Sample]:
@@ -109,12 +116,14 @@ def quotas(sizes: dict[str, int], n: int) -> dict[str, int]:
 
 
 def fingerprint(samples: Iterable[Sample], errors: Iterable[RowError] = ()) -> str:
-    """Digest of everything a model is asked, image contents included, so that edited data never pass for the old."""
+    """Digest of everything a model is asked, image contents included, and of what runs keep of each sample beside, so
+    that edited data never pass for the old."""
     file_digest = cache(_file_digest)  # several questions may share an image
     whole = hashlib.sha256()
     for s in samples:
         images = [digest(source, file_digest) for source in s.images]
-        row = (s.id, images, s.question, s.options, s.answer, s.category, s.hint, s.prompt)
+        meta = json.dumps(s.meta, sort_keys=True, default=str)
+        row = (s.id, images, s.question, s.options, s.answer, s.category, s.hint, s.prompt, meta)
         whole.update(repr(row).encode())
     for error in errors:
         whole.update(repr(tuple(error)).encode())

@@ -11,7 +11,9 @@ from vfkit.figures.pope import (
     plot_prior_drift,
     plot_priors,
 )
+from vfkit.figures.scaling import plot_ranks, plot_scale, plot_scale_differences
 from vfkit.figures.style import save, styled
+from vfkit.figures.vfat import plot_outcome_pairs, plot_outcomes, plot_vfat_categories, plot_vfat_radar, plot_vrs
 
 __all__ = [
     "plot_dirichlet",
@@ -22,13 +24,21 @@ __all__ = [
     "plot_gallery",
     "plot_inside_cases",
     "plot_margins",
+    "plot_outcome_pairs",
+    "plot_outcomes",
     "plot_pope",
     "plot_pope_margins",
     "plot_pope_transitions",
     "plot_prior_drift",
     "plot_priors",
+    "plot_ranks",
+    "plot_scale",
+    "plot_scale_differences",
     "plot_spectrum",
     "plot_transitions",
+    "plot_vfat_categories",
+    "plot_vfat_radar",
+    "plot_vrs",
     "save",
     "styled",
 ]

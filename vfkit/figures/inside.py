@@ -1,13 +1,12 @@
 """Figures of what lies before the states: roughness of the vision tokens, and the image's spectrum."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, TwoSlopeNorm
 
 from vfkit.figures.labels import _by_family, _legend, _whiskers
-from vfkit.figures.style import BLUE, GREY, INK, RED, styled
+from vfkit.figures.style import BLUE, GREY, INK, RED, heat_map, styled
 
 _ANSWERS = {"all": (GREY, "all answers"), "kept": (BLUE, "answer kept"), "flipped": (RED, "answer flipped")}
 _PANELS = {
@@ -63,15 +62,9 @@ def plot_spectrum(table: pd.DataFrame, answer: str = "all") -> np.ndarray:
         values = 100 * values if name == "relative" else values
         reach = max(np.nanmax(np.abs(values), initial=0), 1e-9)
         norm = TwoSlopeNorm(0, -min(reach, 100), min(reach, 100)) if name == "relative" else Normalize(0, 1)
-        ax.imshow(values, cmap=colours, norm=norm, aspect="auto")
-        for (y, x), value in np.ndenumerate(values):
-            text = "-" if np.isnan(value) else f"{value:+.1f}" if name == "relative" else f"{value:.2f}"
-            shade = plt.get_cmap(colours)(norm(value))[:3] if np.isfinite(value) else (1, 1, 1)
-            dark = np.dot(shade, (0.3, 0.59, 0.11)) < 0.5
-            ax.text(x, y, text, ha="center", va="center", fontsize=8, color="white" if dark else INK)
+        shown = "{:+.1f}" if name == "relative" else "{:.2f}"
+        texts = [["-" if np.isnan(value) else shown.format(value) for value in row] for row in values]
+        heat_map(ax, values, texts, colours, norm)
         ax.set_xticks(np.arange(len(bands)), bands)
-        ax.grid(visible=False)
-        ax.spines[:].set_visible(False)
-        ax.tick_params(length=0)
     axes[1].set_xlabel(f"Band of spatial frequency ({_ANSWERS[answer][1]})")
     return axes

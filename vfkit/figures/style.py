@@ -1,9 +1,15 @@
 """The one look of all figures, and how they are saved."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import matplotlib
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 # Okabe and Ito's palette: told apart by colour-blind readers too
@@ -31,9 +37,26 @@ _RC = {
 }
 
 
-def styled():
+@contextmanager
+def styled() -> Iterator[None]:
     """The kit's look, as a context (`with styled():`) or a decorator; the caller's own settings stay as they were."""
-    return plt.rc_context(_RC)
+    with plt.rc_context(_RC):
+        yield
+        interactive = plt.isinteractive()
+    # a notebook's backend starts with its first figure and turns this on: taken back, it would show no second one
+    matplotlib.interactive(interactive)
+
+
+def heat_map(ax: Axes, values: np.ndarray, texts: list[list[str]], colours: str, norm: Normalize) -> None:
+    """Values [row, column] as coloured cells, each with its text, dark on light and light on dark."""
+    ax.imshow(values, cmap=colours, norm=norm, aspect="auto")
+    for (y, x), value in np.ndenumerate(values):
+        shade = plt.get_cmap(colours)(norm(value))[:3] if np.isfinite(value) else (1, 1, 1)
+        dark = np.dot(shade, (0.3, 0.59, 0.11)) < 0.5
+        ax.text(x, y, texts[y][x], ha="center", va="center", fontsize=8, color="white" if dark else INK)
+    ax.grid(visible=False)
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0)
 
 
 def save(fig: Figure, folder: str | Path, name: str, data: pd.DataFrame) -> dict[str, Path]:

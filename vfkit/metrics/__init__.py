@@ -31,6 +31,14 @@ from vfkit.metrics.pope import (
     question_priors,
 )
 from vfkit.metrics.runs import across_runs
+from vfkit.metrics.scaling import (
+    by_model,
+    rank_agreement,
+    scale_differences,
+    scale_summary,
+    shared_samples,
+    size_name,
+)
 from vfkit.metrics.spectrum import (
     band_edges,
     band_power,
@@ -39,8 +47,18 @@ from vfkit.metrics.spectrum import (
     spectrum_of,
     spectrum_table,
 )
-from vfkit.metrics.summary import finding
+from vfkit.metrics.summary import finding, scale_finding
 from vfkit.metrics.verdict import verdict, verdict_table
+from vfkit.metrics.vfat import vfat_answers, vfat_scores, vfat_table, vrs
+from vfkit.metrics.vfat_compare import (
+    vfat_correlations,
+    vfat_differences,
+    vfat_pressure,
+    vfat_scaling,
+    vfat_transitions,
+)
+from vfkit.metrics.vfat_inside import vfat_drift, vfat_moves
+from vfkit.metrics.vfat_summary import vfat_finding
 
 __all__ = [
     "UNION",
@@ -49,6 +67,7 @@ __all__ = [
     "band_edges",
     "band_power",
     "by_case",
+    "by_model",
     "cohens_d",
     "compare_table",
     "control_distances",
@@ -70,13 +89,31 @@ __all__ = [
     "prior_drift_table",
     "prior_table",
     "question_priors",
+    "rank_agreement",
     "rescore",
     "rule_table",
     "sample_drift",
+    "scale_differences",
+    "scale_finding",
+    "scale_summary",
+    "shared_samples",
+    "size_name",
     "spectrum_against",
     "spectrum_of",
     "spectrum_table",
     "transition_table",
     "verdict",
     "verdict_table",
+    "vfat_answers",
+    "vfat_correlations",
+    "vfat_differences",
+    "vfat_drift",
+    "vfat_finding",
+    "vfat_moves",
+    "vfat_pressure",
+    "vfat_scaling",
+    "vfat_scores",
+    "vfat_table",
+    "vfat_transitions",
+    "vrs",
 ]

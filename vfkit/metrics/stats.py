@@ -3,6 +3,8 @@
 Rows of one image (its instances, its questions) are not independent, so whole images are drawn: the *clusters*.
 """
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import pandas as pd
 from statsmodels.stats.contingency_tables import mcnemar as _mcnemar
@@ -12,31 +14,53 @@ N_BOOT, LEVEL, SEED = 1000, 0.95, 0
 _BATCH = 1_000_000  # draws held in memory at once
 
 
-def ratio(
-    numerator, denominator, clusters, groups=None, n_boot: int = N_BOOT, level: float = LEVEL, seed: int = SEED
-) -> pd.DataFrame:
+def ratio(numerator, denominator, clusters, groups=None, **options) -> pd.DataFrame:
     """sum(numerator) / sum(denominator), per group, with a clustered percentile bootstrap interval.
 
     Args:
         numerator, denominator: one number per row; none may be missing.
+        clusters, groups, options: as in `of_sums`.
+
+    Returns:
+        As `of_sums`; `value` is NaN where the denominator sums to zero. A rate of exactly 0 (or 1) has an interval of
+        zero width, as in any percentile bootstrap; with n images the true rate may still be near 3 / n.
+    """
+    return of_sums([numerator, denominator], _divide, clusters, groups, **options)
+
+
+def of_sums(
+    columns: Sequence,
+    function: Callable,
+    clusters,
+    groups=None,
+    parts: int = 1,
+    n_boot: int = N_BOOT,
+    level: float = LEVEL,
+    seed: int = SEED,
+) -> pd.DataFrame:
+    """A function of sums over rows, per group, with a clustered percentile bootstrap interval.
+
+    Args:
+        columns: each one number per row, none missing; the last is the denominator: what makes a row count.
+        function: of one array of sums per column, element by element, to an array of values.
         clusters: the image of each row. All clusters are resampled together, so groups stay paired.
         groups: what to tabulate by (one value per row); None for a single row labelled `all`.
+        parts: in how many equal parts `columns` come, each with its denominator last.
         n_boot, level, seed: resamples, coverage, and the seed of the draws.
 
     Returns:
         Indexed by group in order of appearance: `value`, `low`, `high`, `clusters` (images with a non-zero
-        denominator). `value` is NaN where the denominator sums to zero. The interval is NaN where fewer than two
-        images contribute: one says nothing of the spread between images. Resamples in which a group's denominator is
-        zero are left out. A rate of exactly 0 (or 1) has an interval of zero width, as in any percentile bootstrap;
-        with n images the true rate may still be near 3 / n.
+        denominator). The interval is NaN where fewer than two images contribute: one says nothing of the spread between
+        images. Resamples in which the function is NaN (a group's denominator is zero) are left out.
     """
     if groups is None:
         groups = np.full(len(np.asarray(clusters)), "all", dtype=object)
-    sums, names = _cluster_sums([numerator, denominator], clusters, groups)  # [2, cluster, group]
-    contributing = (sums[1] != 0).sum(axis=0)
-    value = _divide(sums[0].sum(axis=0), sums[1].sum(axis=0))
-    draws = _resample(sums, n_boot, seed)  # [boot, 2, group]
-    low, high = _percentiles(_divide(draws[:, 0], draws[:, 1]), level, contributing)
+    sums, names = _cluster_sums(columns, clusters, groups)  # [column, cluster, group]
+    step = len(sums) // parts
+    contributing = (sums[step - 1 :: step] != 0).sum(axis=1).min(axis=0)
+    value = function(*sums.sum(axis=1))
+    draws = np.moveaxis(_resample(sums, n_boot, seed), 1, 0)  # [column, boot, group]
+    low, high = _percentiles(function(*draws), level, contributing)
     table = {"value": value, "low": low, "high": high, "clusters": contributing}
     return pd.DataFrame(table, index=pd.Index(names, name="group"))
 
@@ -49,29 +73,12 @@ def mean(values, clusters, groups=None, **options) -> pd.DataFrame:
 
 
 def difference(
-    numerator,
-    denominator,
-    other_numerator,
-    other_denominator,
-    clusters,
-    groups=None,
-    n_boot: int = N_BOOT,
-    level: float = LEVEL,
-    seed: int = SEED,
+    numerator, denominator, other_numerator, other_denominator, clusters, groups=None, **options
 ) -> pd.DataFrame:
     """Difference of two ratios of sums over the same clusters, which are resampled jointly: paired. As `ratio` else;
     `value` and interval are NaN where either denominator sums to zero, or fewer than two images have one."""
-    if groups is None:
-        groups = np.full(len(np.asarray(clusters)), "all", dtype=object)
     columns = [numerator, denominator, other_numerator, other_denominator]
-    sums, names = _cluster_sums(columns, clusters, groups)  # [4, cluster, group]
-    a, b, c, d = sums.sum(axis=1)
-    draws = _resample(sums, n_boot, seed)  # [boot, 4, group]
-    drawn = _divide(draws[:, 0], draws[:, 1]) - _divide(draws[:, 2], draws[:, 3])
-    contributing = (sums[[1, 3]] != 0).sum(axis=1).min(axis=0)
-    low, high = _percentiles(drawn, level, contributing)
-    table = {"value": _divide(a, b) - _divide(c, d), "low": low, "high": high, "clusters": contributing}
-    return pd.DataFrame(table, index=pd.Index(names, name="group"))
+    return of_sums(columns, _less(_divide), clusters, groups, parts=2, **options)
 
 
 def median(values, clusters, groups=None, n_boot: int = N_BOOT, level: float = LEVEL, seed: int = SEED) -> pd.DataFrame:
@@ -105,29 +112,47 @@ def paired_difference(
     denominator: str,
     on: str = "sample_id",
     cluster: str = "image_id",
-    n_boot: int = N_BOOT,
-    level: float = LEVEL,
-    seed: int = SEED,
+    **options,
 ) -> dict:
-    """Difference first - second of two ratios on the samples that both frames hold, images resampled jointly.
+    """Difference first - second of two ratios on the samples that both frames hold; see `paired_of_sums`."""
+    return paired_of_sums(first, second, [numerator, denominator], _divide, on, cluster, **options)
+
+
+def paired_of_sums(
+    first: pd.DataFrame,
+    second: pd.DataFrame,
+    columns: list[str],
+    function: Callable,
+    on: str | list[str] = "sample_id",
+    cluster: str = "image_id",
+    **options,
+) -> dict:
+    """Difference first - second of a function of sums on the samples both frames hold, images resampled jointly.
 
     Args:
-        first, second: frames with columns `on`, `cluster`, `numerator`, `denominator`; any number of rows per sample.
+        first, second: frames with `on` (one or more columns), `cluster` and `columns`; any number of rows per sample.
             A sample's cluster is read from `first`.
+        columns, function: as in `of_sums`.
 
     Returns:
-        `samples` in common, `first`, `second`, `difference`, `low`, `high`; NaN as in `ratio`.
+        `samples` in common, `first`, `second`, `difference`, `low`, `high`; NaN as in `of_sums`.
     """
-    pair = [frame.groupby(on, sort=True)[[numerator, denominator]].sum() for frame in (first, second)]
+    pair = [frame.groupby(on, sort=True)[columns].sum() for frame in (first, second)]
     common = pair[0].index.intersection(pair[1].index)
     if common.empty:
         return {"samples": 0} | dict.fromkeys(("first", "second", "difference", "low", "high"), np.nan)
-    image = first.drop_duplicates(on).set_index(on).loc[common, cluster]
-    columns = [frame.loc[common, name] for frame in pair for name in (numerator, denominator)]
-    found = difference(*columns, image, None, n_boot, level, seed).iloc[0]
-    a, b = (float(_divide(columns[i].sum(), columns[i + 1].sum())) for i in (0, 2))
-    low, high = float(found.low), float(found.high)
+    image = first.drop_duplicates(on).set_index(on, drop=False).loc[common, cluster]
+    numbers = [frame.loc[common, name] for frame in pair for name in columns]
+    found = of_sums(numbers, _less(function), image, parts=2, **options).iloc[0]
+    totals = [number.sum() for number in numbers]
+    a, b = (float(function(*half)) for half in (totals[: len(columns)], totals[len(columns) :]))
+    low, high = float(found["low"]), float(found["high"])
     return {"samples": len(common), "first": a, "second": b, "difference": a - b, "low": low, "high": high}
+
+
+def _less(function: Callable) -> Callable:
+    """What `function` makes of the first half of its arguments, less what it makes of the second."""
+    return lambda *sums: function(*sums[: len(sums) // 2]) - function(*sums[len(sums) // 2 :])
 
 
 def mcnemar(first, second) -> dict:

@@ -4,6 +4,8 @@ import pandas as pd
 
 from vfkit.metrics.drift import drift_table
 from vfkit.metrics.labels import accuracy_table, flip_table
+from vfkit.metrics.scaling import size_name
+from vfkit.perturb import HI_FAMILIES
 
 
 def finding(
@@ -30,6 +32,86 @@ def finding(
             f"Reading the same pixels again flips {100 * flips.loc['identity'].IFR:.1f} %: the noise floor."
         )
     return " ".join(sentences)
+
+
+def scale_finding(
+    table: pd.DataFrame, differences: pd.DataFrame, ranks: pd.DataFrame, flips: pd.DataFrame, models: pd.DataFrame
+) -> str:
+    """Is a larger model more often right, and is it steadier? Do models agree on what flips most? A line each.
+
+    Args:
+        table, differences, ranks: of `scale_summary`, `scale_differences`, `rank_agreement`; flips: `flip_table` by
+            model. models: who takes part.
+    """
+    lines = []
+    for dataset, own in table.groupby("dataset", sort=False):
+        lines.append(_range(dataset, own))
+        of = {name: frame[frame["dataset"] == dataset] for name, frame in (("d", differences), ("r", ranks))}
+        for series, group in models.groupby("series", sort=False):
+            lines.append(_series(series, group, of["d"][of["d"]["series"] == series]))
+        lines.append(_order(of["r"], flips[(flips["dataset"] == dataset) & flips["family"].isin(HI_FAMILIES)]))
+    return "\n".join(line for line in lines if line)
+
+
+def _range(dataset: str, own: pd.DataFrame) -> str:
+    text = f"{dataset}: on the {int(own.samples.iloc[0]):,} samples that all {len(own)} models answered, "
+    parts = []
+    for name, what in (("accuracy", "accuracy"), ("union_IV", "the share of samples that flip at least once")):
+        if own[name].notna().any():
+            low, high = own.loc[own[name].idxmin()], own.loc[own[name].idxmax()]
+            parts.append(
+                f"{what} goes from {_percent(low, name)} ({low.model}) to {_percent(high, name)} ({high.model})"
+            )
+    return text + " and ".join(parts) + "."
+
+
+def _series(series: str, group: pd.DataFrame, differences: pd.DataFrame) -> str:
+    """The largest model of a series against the smallest; between them, how many pairs say the same."""
+    if not len(differences):
+        return f"{series}: one size only, so nothing is said of scale." if len(group) else ""
+    whole = differences[differences["times"] == differences["times"].max()].drop_duplicates(["measure", "family"])
+    smaller, larger, times = whole[["smaller", "larger", "times"]].iloc[0]
+    sizes = group.set_index("model")["params"].map(size_name)
+    text = f"{series}: from {smaller} ({sizes[smaller]}) to {larger} ({sizes[larger]}), {times:.2g} times the size, "
+    union = whole["family"].str.startswith("union (")
+    iv = whole[(whole["measure"] == "IV") & (union | ~union.any() & whole["family"].isin(HI_FAMILIES))]
+    wanted = [(whole[whole["measure"] == "accuracy"], "accuracy"), (iv.tail(1), "IV")]
+    overlay = whole[(whole["measure"] == "IFR") & (whole["family"] == "text_overlay")]
+    wanted.append((overlay, "the text overlay's IFR"))
+    text += ", ".join(f"{what} changes by {_points(row.iloc[0])}" for row, what in wanted if len(row)) + ". "
+    return text + (_verdict(iv.iloc[-1]) if len(iv) else "")
+
+
+def _points(row: pd.Series) -> str:
+    value, low, high = (100 * row[name] for name in ("difference", "difference_low", "difference_high"))
+    return f"{value:+.1f} points" + (f" [{low:+.1f}, {high:+.1f}]" if low == low else "")
+
+
+def _verdict(iv: pd.Series) -> str:
+    if pd.isna(iv.difference_low):
+        return "Too few images to say whether robustness improves."
+    if iv.difference_high < 0:
+        return "Fewer samples flip in the larger model: robustness improves with scale here."
+    if iv.difference_low > 0:
+        return "More samples flip in the larger model: robustness gets worse with scale here."
+    return "The interval of IV's change includes zero: no improvement of robustness with scale is shown here."
+
+
+def _order(ranks: pd.DataFrame, flips: pd.DataFrame) -> str:
+    sentences = []
+    for kind, what in (("other", "different series"), ("same", "one series")):
+        for row in ranks[(ranks["model"] == "mean") & (ranks["series"] == kind)].itertuples():
+            if row.rho == row.rho:
+                bounds = f" [{row.rho_low:.2f}, {row.rho_high:.2f}]" if row.rho_low == row.rho_low else ""
+                pairs = f"{row.pairs} pair{'s' * (row.pairs > 1)} of models of {what}"
+                sentences.append(f"{row.rho:.2f}{bounds} over {pairs}")
+    text = f"The order of the perturbations agrees with a mean rank correlation of {', and '.join(sentences)}. "
+    moved = flips[flips["IFR"] > 0]
+    if len(moved):
+        worst = moved.loc[moved.groupby("model", sort=False)["IFR"].idxmax(), "family"].value_counts()
+        models = flips["model"].nunique()
+        most = f"What flips most is {worst.index[0].replace('_', ' ')}, in {worst.iloc[0]} of {models} models."
+    return (text if sentences else "") + (most if len(moved) else "No answer flipped.")
 
 
 def _accuracy(records: pd.DataFrame, model: str, dataset: str) -> list[str]:

@@ -21,6 +21,7 @@ from vfkit.metrics.pope import (
 )
 
 IGNORED = 0.95  # share of questions that base and blank answer alike, from which on the image counts as ignored
+FEWEST = 6  # images with hallucinations; with fewer the signed-rank test cannot reach p < 0.05
 CRITERIA = {
     "ignored": f"of all questions, the share whose yes-no margins with and without image lie within {MIN_GAP} nats "
     f"is at least {IGNORED:.0%}",
@@ -29,6 +30,12 @@ CRITERIA = {
     "towards": "of the hallucinations, the median movement of perturbed margins is towards the blank image's "
     "(0: none, 1: all the way), and the test against no movement has p < 0.05",
     "fragile": "hallucinations flip more often than hits: flip rate of the one minus that of the other is above 0",
+}
+
+_FAILED = {
+    "prior_no": "most of them are not answered No without the image (Yes to {} %)",
+    "towards": "perturbed margins do not move towards the prior beyond chance ({} % of the way)",
+    "fragile": "they do not flip more often than hits (difference {} points)",
 }
 
 
@@ -40,8 +47,7 @@ def verdict_table(
     Returns:
         One row per criterion: `name`, `criterion` in words, `value` with its 95 % interval (`low`, `high`), `questions`
         and `images` it rests on, and whether it `holds`: the whole interval lies on the named side (the value itself
-        for `ignored`): `yes`, `no`, or `undecided` where fewer than two images contribute, so that nothing can be said
-        of the spread between them.
+        for `ignored`): `yes`, `no`, or `undecided` where fewer than `FEWEST` images have hallucinations.
         Perturbed means the union of HI's families, or the only one there is.
 
     Raises:
@@ -81,7 +87,7 @@ def verdict_table(
         "towards": low.towards > 0 and drift.p < 0.05,
         "fragile": low.fragile > 0,
     }
-    said = low.fillna(value.loc[["ignored"]]).notna()
+    said = {name: images >= FEWEST for name in CRITERIA} | {"ignored": value.notna().ignored}
     table["holds"] = [("yes" if holds[name] else "no") if said[name] else "undecided" for name in table.name]
     return table
 
@@ -100,43 +106,41 @@ def verdict(
     - Language bias: `prior_yes`. The model would have said Yes without the image.
     - Suppression of fragile visual evidence: `prior_no`, `towards` and `fragile`. What the model saw made it say Yes,
       and perturbation takes that away, from hallucinations sooner than from hits.
-    - Neither: what is left. Undecided: hallucinations on fewer than two images.
+    - Neither: what is left. Undecided: hallucinations on fewer than `FEWEST` images.
     """
     table = verdict_table(records, samples, fill, min_gap).set_index("name")
     base = pope_table(records, samples).set_index(["category", "family"]).loc[("all", "base")]
     priors = prior_table(records, samples, min_gap).set_index(["fill", "group"]).loc[(fill, "all")]
-    sentences = [
+    where = "Without image" if fill == "none" else f"On a {fill} image"
+    start = (
         f"On {int(base.questions):,} yes/no questions of {dataset}, {model} is right in {_percent(base, 'accuracy')} "
-        f"and says Yes to {_percent(base, 'FPR')} of those whose truth is No. "
-        f"{'Without image' if fill == 'none' else f'On a {fill} image'} it says Yes to "
-        f"{_percent(priors, 'blank_yes_rate')} of all questions."
-    ]
+        f"and says Yes to {_percent(base, 'FPR')} of those whose truth is No. {where} it says Yes to "
+        f"{_percent(priors, 'blank_yes_rate')} of all questions. Verdict: "
+    )
     holds, wrong = table.holds == "yes", table.loc["prior_yes"]
     n = f"{wrong.questions} hallucination{'' if wrong.questions == 1 else 's'} on {wrong.images} image"
     n += "" if wrong.images == 1 else "s"
     if holds.ignored:
-        return " ".join(
-            [
-                *sentences,
-                "Verdict: the image is ignored. Prior and prediction are the same: with and without the image the "
-                f"margins agree within {min_gap} nats in {_percent(priors, 'near_rate')} of the questions. What it "
-                "answers is language bias alone.",
-            ]
+        return start + (
+            "the image is ignored. Prior and prediction are the same: with and without the image the margins agree "
+            f"within {min_gap} nats in {_percent(priors, 'near_rate')} of the questions. What the model answers is "
+            "language bias alone."
         )
-    if wrong.images < 2:
-        return " ".join([*sentences, f"Verdict: undecided. Too few hallucinations to say what causes them: {n}."])
+    if wrong.images < FEWEST:
+        return start + f"undecided. Found: {n}; by fewer than {FEWEST} images nothing can be said of causes."
     if holds.prior_yes:
-        text = f"language bias. Of {n}, {_cell(wrong, 100)} % are what the model says without the image."
-    elif holds.prior_no and holds.towards and holds.fragile:
-        text = (
+        return start + f"language bias. To {_cell(wrong, 100)} % of its {n} the model says Yes without the image, too."
+    if holds.prior_no and holds.towards and holds.fragile:
+        return start + (
             f"suppression of fragile visual evidence. Without the image the model would say Yes to {_cell(wrong, 100)} "
             f"% of its {n} only; perturbed, their margins move {_cell(table.loc['towards'])} of the way to where they "
             f"would be without it, and they flip more often than hits, by {_cell(table.loc['fragile'], 100)} points."
         )
-    else:
-        failed = [f"{table.criterion[name]} ({_cell(table.loc[name])})" for name in CRITERIA if not holds[name]]
-        text = f"neither. Of {n}, these criteria do not hold: " + "; ".join(failed[1:]) + "."
-    return " ".join([*sentences, f"Verdict: {text}"])
+    failed = [text.format(_cell(table.loc[name], 100)) for name, text in _FAILED.items() if not holds[name]]
+    return start + (
+        f"neither. Of {n}, it is not shown that the model says Yes to most without the image, nor that perturbation "
+        f"takes weak evidence away: {'; '.join(failed)}."
+    )
 
 
 def _estimate(row: pd.Series, name: str) -> tuple[float, float, float]:

@@ -2,11 +2,16 @@
 
 from importlib import import_module
 
-from vfkit.models.registry import ModelUnavailable, files, find, fingerprint, specs
+from vfkit.models.registry import ModelUnavailable, files, find, fingerprint, is_hosted, specs
 
-_LATER = {"load_model": "load", "listing": "catalogue", "dry_run": "meta"}  # these import torch or pandas
+_LATER = {
+    "load_model": "load",
+    "load_hosted": "api",
+    "listing": "catalogue",
+    "dry_run": "meta",
+}  # these import torch or pandas
 
-__all__ = ["ModelUnavailable", "files", "find", "fingerprint", "specs", *_LATER]
+__all__ = ["ModelUnavailable", "files", "find", "fingerprint", "is_hosted", "specs", *_LATER]
 
 
 def __getattr__(name: str):

@@ -13,7 +13,7 @@ def main() -> None:
     parser.add_argument("--size", default="1024x768", help="WIDTHxHEIGHT of the image whose tokens are counted")
     given = parser.parse_args()
     if not given.dry_run:
-        print(listing().round(2).to_string(index=False, na_rep=""))
+        print(listing().to_string(index=False, na_rep="", float_format="{:g}".format))
         return
     if not (size := re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", given.size)):
         parser.error(f"--size {given.size!r} is not of the form WIDTHxHEIGHT, such as 1024x768")

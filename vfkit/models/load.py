@@ -19,8 +19,10 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from vfkit.models.api import HostedModel, load_hosted
 from vfkit.models.pixels import set_budget
 from vfkit.models.registry import ModelUnavailable, Spec, files, find, fingerprint
+from vfkit.readout.greedy import MAX_NEW_TOKENS
 
 # model_type of the checkpoint's config -> the module that is its adapter
 ADAPTERS = {
@@ -42,7 +44,8 @@ class VLM:
     """A loaded vision-language model.
 
     `counters` counts what was done with it: `encodes` (images through the vision encoder) and `prefills` (image
-    prefixes through the language model). `prompts` are the rendered prompts of the engine's last call.
+    prefixes through the language model). `max_new_tokens` is the length at which its own answers are cut off,
+    `prompts` are the rendered prompts of the engine's last call.
     """
 
     name: str
@@ -53,10 +56,11 @@ class VLM:
     device: torch.device
     dtype: torch.dtype
     counters: Counter = field(default_factory=Counter)
+    max_new_tokens: int = MAX_NEW_TOKENS
     prompts: dict = field(default_factory=dict, repr=False)
 
 
-def load_model(name: str, device: str | None = None, dtype: str | None = None) -> VLM:
+def load_model(name: str, device: str | None = None, dtype: str | None = None) -> VLM | HostedModel:
     """Load a model by a name in params/models.yaml, a folder or a hub id.
 
     Args:
@@ -64,7 +68,7 @@ def load_model(name: str, device: str | None = None, dtype: str | None = None) -
             first GPU, else the CPU.
         dtype: `float32`, `bfloat16` or `float16`; None takes the registry's, else the checkpoint's own.
 
-    Only safetensors weights are read and no code of a checkpoint's is run.
+    Only safetensors weights are read and no code of a checkpoint's is run. A hosted model is not loaded but asked.
 
     Raises:
         ModelUnavailable: within seconds where the model cannot be had or does not fit into memory.
@@ -73,6 +77,8 @@ def load_model(name: str, device: str | None = None, dtype: str | None = None) -
     if dtype is not None and dtype not in DTYPES:
         raise ValueError(f"unknown dtype {dtype!r}; the types are {', '.join(DTYPES)}")
     spec = find(name)
+    if spec.api is not None:
+        return load_hosted(name)
     folder = files(spec)
     try:
         config = AutoConfig.from_pretrained(folder)

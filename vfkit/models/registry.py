@@ -2,6 +2,7 @@
 
 import difflib
 import hashlib
+import json
 import os
 from dataclasses import dataclass
 from functools import cache
@@ -34,6 +35,7 @@ class Spec:
     min_pixels: int | None = None
     max_pixels: int | None = None
     notes: str = ""
+    api: dict | None = None
 
 
 @cache
@@ -70,6 +72,8 @@ def files(spec: Spec, weights: bool = True) -> Path:
     Raises:
         ModelUnavailable: within seconds where the files are not here and the hub cannot give them.
     """
+    if spec.api is not None:
+        raise ModelUnavailable(f"model {spec.name!r} is hosted: it has no files here")
     if spec.path is not None:
         folder = PACKAGE / spec.path  # an absolute path stays as it is
         if not (folder / "config.json").exists():
@@ -90,12 +94,27 @@ def _from_hub(spec: Spec, weights: bool) -> Path:
     return hub.fetch(spec.hub, patterns, called, otherwise, ModelUnavailable, revision=spec.revision, needs=needs)
 
 
+def is_hosted(name: str) -> bool:
+    """Whether a model is asked over the network: it gives answers, and neither scores nor states."""
+    return find(name).api is not None
+
+
+def endpoint_url(spec: Spec) -> str:
+    """Where a hosted model is asked: an address in the environment, where its entry names a variable that is set, goes
+    before the provider's own."""
+    return os.environ.get(spec.api.get("base_url_env", ""), "") or spec.api["base_url"]
+
+
 def fingerprint(name: str, dtype: str | None = None) -> str:
     """Digest of the checkpoint's files, the type it is loaded as and its pixel budget; no weights are loaded.
 
-    Small files are hashed whole; of larger ones the size, the first and the last mebibyte are.
+    Small files are hashed whole; of larger ones the size, the first and the last mebibyte are. Of a hosted model it is
+    where and how it is asked.
     """
     spec = find(name)
+    if spec.api is not None:
+        asked = {"url": endpoint_url(spec), "model": spec.api["model"], "request": spec.api["request"]}
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
     folder = files(spec)
     budget = [str(pixels) for pixels in (spec.min_pixels, spec.max_pixels) if pixels]
     digest = hashlib.sha256(" ".join([str(dtype or spec.dtype), *budget]).encode())

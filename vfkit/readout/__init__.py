@@ -14,17 +14,22 @@ def read(vlm, sample: Sample, images: tuple[Image, ...] | None = None, probes: b
     Args:
         vlm: a model from `vfkit.load_model`.
         images: perturbed images to read in place of the sample's own.
-        probes: also read hidden states, vision tokens and the model's own answers (HI 3.3).
+        probes: also read hidden states, vision tokens and the model's own answers (HI 3.3); hosted models give their
+            answer alone.
 
     Raises:
         ImageError: an image of the sample cannot be opened.
         ValueError: the processor or its chat template refuses the sample.
     """
     from vfkit.images import load_image
-    from vfkit.readout.engine import read_many
 
     images = tuple(load_image(source, sample.id) for source in sample.images) if images is None else tuple(images)
-    (result,) = read_many(vlm, [(sample, images)], probes)
+    if hasattr(vlm, "ask_many"):
+        (result,) = vlm.ask_many([(sample, images)])
+    else:
+        from vfkit.readout.engine import read_many
+
+        (result,) = read_many(vlm, [(sample, images)], probes)
     if isinstance(result, Exception):
         result.add_note(f"(while reading sample {sample.id!r})")
         raise result

@@ -15,7 +15,7 @@ from vfkit.readout.readout import TAPS
 from vfkit.readout.tree import Row
 
 MAX_NEW_TOKENS = 32
-"""Longest greedy answer, in tokens (HI A.8)."""
+"""Longest greedy answer, in tokens (HI A.8), where a study says nothing else."""
 
 Path = tuple[int, int]  # (row, node): the prompt that ends there
 
@@ -64,7 +64,7 @@ def greedy(
     alive = torch.ones(len(paths), dtype=torch.bool, device=device)
     sums = dict.fromkeys(TAPS, 0.0)
     token = log_probs(vlm, torch.stack([post[index, rows[index].last(node)] for index, node in paths])).argmax(1)
-    for _ in range(MAX_NEW_TOKENS):
+    for _ in range(vlm.max_new_tokens):
         fed = torch.zeros(len(rows), width, dtype=torch.long, device=device)
         fed[at] = token.to(device)
         seen, depths = torch.cat([seen, own], dim=2), torch.cat([depths, depth], dim=1)

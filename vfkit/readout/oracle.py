@@ -14,7 +14,6 @@ from torch import Tensor
 from vfkit.images import load_image
 from vfkit.readout.conversation import Prompt, open_prompt, scored_prompt
 from vfkit.readout.forward import TEXT_INPUTS, answer_text, end_tokens, log_probs, model_inputs, tap
-from vfkit.readout.greedy import MAX_NEW_TOKENS
 from vfkit.readout.readout import TAPS, Readout
 from vfkit.sample import Sample
 
@@ -103,7 +102,7 @@ def _score(vlm, prompt: Prompt, answer, images, asked: dict[str, Tensor]) -> tup
 def _own_answer(vlm, inputs: dict[str, Tensor], like: tuple[int, ...], slack: float) -> tuple[int, ...]:
     """Tokens of the model's greedy answer; every step from scratch."""
     said: list[int] = []
-    while len(said) < MAX_NEW_TOKENS and not (said and said[-1] in end_tokens(vlm)):
+    while len(said) < vlm.max_new_tokens and not (said and said[-1] in end_tokens(vlm)):
         (logp,) = log_probs(vlm, _states(vlm, _extended(inputs, said))["post_norm"][-1:])
         best = int(logp.argmax())
         if list(like[: len(said)]) == said and len(like) > len(said) and logp[like[len(said)]] >= logp[best] - slack:

@@ -24,6 +24,8 @@ class Readout:
         vision: per image, float32 [height, width, channel]; vision tokens as handed to the language model.
         texts: name -> the model's own greedy answer to that prompt.
         said: name -> the tokens of that answer, end-of-turn included.
+        scored: False where the model gives answers alone (hosted ones): no log-probability is a number.
+        named: of such a model, the option that its answer names; None where it names none, or several.
     """
 
     labels: tuple[str, ...]
@@ -36,6 +38,8 @@ class Readout:
     vision: list[np.ndarray] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     said: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    scored: bool = True
+    named: int | None = None
 
     @property
     def options(self) -> pd.DataFrame:
@@ -50,8 +54,10 @@ class Readout:
         """float64 [option]; see `vfkit.readout.rules.scores`."""
         return rules.scores(rule, **self.parts())
 
-    def prediction(self, rule: str = "paper") -> int:
-        """Index of the best option; the first of equals."""
+    def prediction(self, rule: str = "paper") -> int | None:
+        """Index of the best option, the first of equals; where nothing is scored, the option named."""
+        if not self.scored:
+            return self.named
         return rules.predict(self.scores(rule))[0]
 
     def tied(self, rule: str = "paper") -> bool:

@@ -68,6 +68,7 @@ def on_ray(
             return workers[-1]
 
         folder = folder.resolve()  # workers start elsewhere
+        config = config.model_copy(update={"out": str(Path(config.out).resolve())})
         waiting, deaths = deque(chunks(todo, config.chunk)), Counter()
         idle, busy = [hire() for _ in range(min(n, len(waiting)))], {}
         while waiting or busy:

@@ -39,6 +39,10 @@ class StudyConfig(BaseModel):
     rule: Literal[RULES] = Field("paper", description="scoring rule of predictions and margins")
     probes: bool = Field(False, description="what moves inside as well as the scores: about twice the time")
     controls: int = Field(2, ge=0, description="with probes: other images that each sample's question is asked about")
+    max_new_tokens: PositiveInt = Field(
+        32,
+        description="with probes: where the model's own answers are cut off; a model that thinks first needs thousands",
+    )
     keep_vectors: bool = Field(
         False,
         description="with probes: keep the states of every instance, not of the base alone; 40 bytes an instance for "

@@ -106,13 +106,15 @@ def run_study(config: StudyConfig, progress: bool = True) -> Run:
     delete the run's `errors` folder first. A finished run in a folder that cannot be written is read as it is.
 
     Raises:
-        ValueError: a name that does not exist (dataset, option, family ...).
+        ValueError: a name that does not exist (dataset, option, family ...); probes of a hosted model.
         PermissionError: the folder cannot be written, and holds no finished run.
         OSError: the disk is full; what was finished before is kept.
         VerifyError: the engine disagrees with the oracle on one of the first `verify` samples that were read.
         RuntimeError: another process is running the same study.
         ModelUnavailable: the model cannot be had.
     """
+    if config.probes and vfkit.models.is_hosted(config.model):
+        raise ValueError(f"model {config.model!r} is hosted: it gives answers but no states, and probes need states")
     fingerprint = vfkit.models.fingerprint(config.model, dtype=config.dtype)
     suite = natural_suite(config.families, config.family_params)
     samples = config.load_samples()

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL.Image import Image
 
+import vfkit
 from vfkit.images import ImageError, content_hash, load_image
 from vfkit.readout import rules
 from vfkit.sample import Instance, Sample
@@ -35,8 +36,17 @@ class Base(NamedTuple):
     sample: Sample
     images: tuple[Image, ...]
     readout: Any
-    prediction: int
+    prediction: int | None  # None where a hosted model's answer names no option
     image_id: str
+
+
+def model(config: StudyConfig):
+    """The study's model, loaded; a hosted one keeps its answers under `out/answers`, for all studies."""
+    if vfkit.models.is_hosted(config.model):
+        return vfkit.models.load_hosted(config.model, Path(config.out, "answers"))
+    vlm = vfkit.load_model(config.model, device=config.device, dtype=config.dtype)
+    vlm.max_new_tokens = config.max_new_tokens
+    return vlm
 
 
 def work(
@@ -67,9 +77,13 @@ def work(
     plan: list[tuple[Base, Instance]] = []
     held: dict[str, Image] = {}
     for base in bases:
+        if not suite.families:
+            continue
         try:
-            instances = suite.instances(base.sample, base.prediction, base.images)
-            plan += [(base, _held_once(instance, held)) for instance in instances]
+            if base.prediction is None:
+                raise ValueError("the answer to the base names no option, so that nothing can be seen to flip")
+            for one in suite.instances(base.sample, base.prediction, base.images):
+                plan.append((base, _held_once(one if base.readout.scored else _asked_once(one), held)))
         except Exception as error:
             errors.append(_error_row(base.sample, "all", "perturb", error))
     opened = {base.sample.id: (base.images, base.image_id) for base in bases}
@@ -116,11 +130,17 @@ def _bases(config: StudyConfig, chunk: Sequence[Sample], vlm, errors: list[dict]
     bases = []
     for (sample, images), readout in zip(opened, _read(config, vlm, opened), strict=True):
         try:
-            prediction, _ = rules.predict(_scores(config, readout))
-            bases.append(Base(sample, images, readout, prediction, _hash(images)))
+            bases.append(Base(sample, images, readout, _judged(config, readout)[0], _hash(images)))
         except Exception as error:
             errors.append(_error_row(sample, "base", "read", error))
     return bases
+
+
+def _asked_once(instance: Instance) -> Instance:
+    """A hosted model's answer to the same pixels is the stored one: no second reading, and no noise floor from it."""
+    if instance.family != "identity":
+        return instance
+    return replace(instance, images=(), reason="a hosted model is asked once about the same pixels")
 
 
 def _held_once(instance: Instance, held: dict[str, Image]) -> Instance:
@@ -155,10 +175,12 @@ def _control_row(base: Base, control: Instance, readout: Any) -> dict[str, Any]:
 
 
 def _read(config: StudyConfig, vlm, requests: list[Request]) -> list:
-    from vfkit.readout import engine  # needs torch, which looking at a finished run does not
-
     if not requests:
         return []
+    if hasattr(vlm, "ask_many"):  # hosted
+        return vlm.ask_many(requests)
+    from vfkit.readout import engine  # needs torch, which looking at a finished run does not
+
     return engine.read_many(vlm, requests, config.probes, batch_tokens=config.batch_tokens)
 
 
@@ -170,6 +192,13 @@ def _scores(config: StudyConfig, readout: Any) -> np.ndarray:
     if np.isnan(scores).any():
         raise ValueError(f"the model's scores are not numbers: {scores.tolist()}")
     return scores
+
+
+def _judged(config: StudyConfig, readout: Any) -> tuple[int | None, bool | None]:
+    """(prediction, whether it is tied); nothing is tied where nothing is scored."""
+    if not isinstance(readout, Exception) and not readout.scored:
+        return readout.named, None
+    return rules.predict(_scores(config, readout))
 
 
 def _row(config: StudyConfig, base: Base, instance: Instance, readout: Any) -> dict[str, Any]:
@@ -188,12 +217,14 @@ def _row(config: StudyConfig, base: Base, instance: Instance, readout: Any) -> d
         "image_id": base.image_id,
     }
     if instance.applicable:
-        scores = _scores(config, readout)
-        row["prediction"], row["tied"] = rules.predict(scores)
-        row["margin"], row["base_margin"] = rules.margins(scores, base.prediction)
-        row["off_mass"] = float(readout.off_mass)
-        options = readout.options
-        row |= {part: options[part].tolist() for part in ("logp_text", "logp_end", "logp_letter", "n_tokens")}
+        row["prediction"], row["tied"] = _judged(config, readout)
+        if readout.scored:
+            row["margin"], row["base_margin"] = rules.margins(_scores(config, readout), base.prediction)
+            row["off_mass"] = float(readout.off_mass)
+            options = readout.options
+            row |= {part: options[part].tolist() for part in ("logp_text", "logp_end", "logp_letter", "n_tokens")}
+        else:
+            row |= measures.answers(readout)
         if instance.images:  # a blank may be none at all
             row["image_hash"] = _hash(instance.images)
             row["width"], row["height"] = instance.images[0].size
@@ -218,7 +249,7 @@ def _error_row(sample: Sample, instance: str, stage: str, error: Exception) -> d
 
 def _verify(vlm, bases: list[Base], plan: list[tuple[Base, Instance, Any]]) -> int:
     """Hold samples against the oracle: each by its base and by its first perturbed instance that was read."""
-    if not bases:
+    if not bases or hasattr(vlm, "ask_many"):  # what is asked has no second path to be read by
         return 0
     from vfkit.readout.verify import verify
 

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import vfkit
 from vfkit.sample import Sample
 from vfkit.study import provenance
 from vfkit.study.config import StudyConfig
 from vfkit.study.plan import Partners, chunks
-from vfkit.study.work import Done, work
+from vfkit.study.work import Done, model, work
 
 
 class Worker:
@@ -21,7 +20,7 @@ class Worker:
     def work(self, chunk: Sequence[Sample], folder: Path, partners: Partners) -> tuple[Done, dict]:
         """Read a chunk and write it as one part in `folder`; returns what became of it, and who read it."""
         if self.vlm is None:
-            self.vlm = vfkit.load_model(self.config.model, device=self.config.device, dtype=self.config.dtype)
+            self.vlm = model(self.config)
         done = work(self.config, chunk, self.vlm, self.suite, folder, self.unverified, partners)
         self.unverified -= done.verified
         return done, provenance.reader(self.vlm)

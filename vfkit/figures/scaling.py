@@ -1,0 +1,205 @@
+"""Figures across models: rates against size, differences between sizes, and how far models agree on what flips most."""
+
+from collections.abc import Sequence
+from textwrap import fill
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from vfkit.figures.labels import _by_family, _legend, _whiskers
+from vfkit.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PINK, RED, SKY, heat_map, styled
+from vfkit.metrics.scaling import size_name
+from vfkit.perturb import HI_FAMILIES
+
+_COLOURS = (BLUE, RED, GREEN, PINK, ORANGE, SKY)
+_MARKERS = "osD^vP"
+_APART = 1.12  # neighbouring points on the size axis are at least this factor apart
+_FLOORS = {"overlay_IFR": "identity_IFR", "union_IFR": "identity_IFR"}
+# column of `metrics.scale_summary` -> axis label and factor
+_NAMES = {
+    "accuracy": ("Base accuracy (% of samples)", 100),
+    "overlay_IFR": ("Text overlay, IFR (% of instances)", 100),
+    "union_IFR": ("Union, IFR (% of instances)", 100),
+    "union_IV": ("Union, IV (% of samples)", 100),
+    "R->W_rate": ("R->W (% of base-correct instances)", 100),
+    "W->R_rate": ("W->R (% of base-wrong instances)", 100),
+    "percent_kept": ("Drift, answer kept (% of another image's)", 1),
+    "percent_flipped": ("Drift, answer flipped (% of another image's)", 1),
+    "hidden": ("Hidden instability (% of instances)", 100),
+}
+
+
+@styled()
+def plot_scale(table: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
+    """Rates against the number of parameters, with their intervals; a line joins the sizes of one series.
+
+    Args:
+        table: of `metrics.scale_summary`; after `paper.beside_scale`, with the published values of its models.
+        columns: rates in it, one panel each.
+
+    Returns:
+        Axes [data set, column]. Points that would cover one another are moved apart along the size axis.
+    """
+    table = table[table["params"].notna()].reset_index(drop=True)
+    datasets = list(table["dataset"].unique())
+    size = (0.6 + 3.1 * len(columns), 1.3 + 2.7 * len(datasets))
+    fig, axes = plt.subplots(len(datasets), len(columns), figsize=size, sharex=True, squeeze=False)
+    models = table.drop_duplicates("model")
+    params = models.set_index("model")["params"].astype(float)
+    at = _apart(params)
+    series = list(models["series"].unique())
+    for row, dataset in zip(axes, datasets, strict=True):
+        own = table[table["dataset"] == dataset]
+        row[0].set_title(f"{dataset}, n = {own['samples'].iloc[0]:,} samples", fontsize=9)
+        for ax, column in zip(row, columns, strict=True):
+            name, scale = _NAMES[column]
+            for one, part in own.groupby("series", sort=False):
+                colour = _COLOURS[series.index(one) % len(_COLOURS)]
+                part = part.sort_values("params", kind="stable")
+                x = part["model"].map(at)
+                ax.plot(x, scale * part[column], color=colour, linewidth=1, alpha=0.6, zorder=2)
+                for i, point in enumerate(part.to_dict("records")):
+                    _point(ax, at[point["model"]], point, column, scale, colour, _MARKERS[i % len(_MARKERS)])
+            _references(ax, own, column, scale)
+            ax.set_ylabel(name, fontsize=8)
+            ax.set_ylim(bottom=min(0, ax.get_ylim()[0]))
+    _size_axis(axes, params, at)
+    _legend(fig, axes.flat)
+    return axes
+
+
+def _point(ax: Axes, x: float, row: dict, column: str, scale: float, colour: str, marker: str) -> None:
+    label = f"{row['model']} ({size_name(row['params'])}, {row['series']})"
+    ax.vlines(x, scale * row[f"{column}_low"], scale * row[f"{column}_high"], color=colour, linewidth=1.6, zorder=2)
+    ax.plot(x, scale * row[column], marker, linestyle="", color=colour, markersize=5.5, label=label, zorder=3)
+    if pd.notna(published := row.get(f"{column}_published", np.nan)):
+        label = f"published: {row['published_source']}"
+        ax.plot(x, scale * published, "D", linestyle="", mfc="none", mec=INK, markersize=7, label=label, zorder=4)
+
+
+def _references(ax: Axes, own: pd.DataFrame, column: str, scale: float) -> None:
+    """Chance beside accuracy, the noise floor beside flip rates."""
+    if column == "accuracy":
+        ax.axhline(scale * own["chance"].mean(), color=GREY, linestyle=":", linewidth=1.2, label="chance", zorder=1)
+    floor = own[_FLOORS[column]].max() if column in _FLOORS else np.nan
+    if np.isfinite(floor):
+        label = "noise floor (identity), largest"
+        ax.axhline(scale * floor, color=INK, linestyle="--", linewidth=1, label=label, zorder=1)
+
+
+def _apart(params: pd.Series) -> pd.Series:
+    """Where each model stands on the size axis: at its size, neighbours pushed apart until they can be told."""
+    at = params.sort_values(kind="stable")
+    values = np.log(at.to_numpy())
+    for _ in range(100):
+        gaps = np.log(_APART) - np.diff(values)
+        if (gaps < 1e-9).all():
+            break
+        for i in np.flatnonzero(gaps > 0):
+            shift = (np.log(_APART) - (values[i + 1] - values[i])) / 2
+            values[i], values[i + 1] = values[i] - max(shift, 0), values[i + 1] + max(shift, 0)
+    return pd.Series(np.exp(values), index=at.index)
+
+
+def _size_axis(axes: np.ndarray, params: pd.Series, at: pd.Series) -> None:
+    """Ticks at the models' sizes, as many as can be read."""
+    ticks, width = [], max(at.max() / at.min(), 1.5)
+    for value in params.sort_values():
+        if not ticks or value / ticks[-1] > width**0.17:
+            ticks.append(value)
+    for ax in axes.flat:
+        ax.set(xscale="log", xlim=(at.min() / width**0.15, at.max() * width**0.15))
+        ax.xaxis.set_major_locator(FixedLocator(ticks))
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: size_name(value)))
+    for ax in axes[-1]:
+        ax.set_xlabel("Parameters (logarithmic)")
+
+
+@styled()
+def plot_scale_differences(table: pd.DataFrame) -> np.ndarray:
+    """Larger minus smaller by family, on the same samples: IFR and IV, paired bootstrap intervals.
+
+    Args:
+        table: of `metrics.scale_differences`.
+
+    Returns:
+        The two axes: IFR, IV. What lies left of zero is steadier in the larger model.
+    """
+    rates = table[table["measure"] != "accuracy"]
+    names = ["dataset", "smaller", "larger"]
+    families = rates.drop_duplicates("family")[["family"]].reset_index(drop=True)
+    counts = rates.groupby("family")["samples"].agg(["min", "max"]).reindex(families["family"])
+    n = [f"n = {low:,} samples" if low == high else f"n = {low:,} to {high:,}" for low, high in counts.to_numpy()]
+    fig, axes = _by_family(families, 2, n)
+    pairs = list(rates.groupby(names, sort=False))
+    for ax, measure in zip(axes, ("IFR", "IV"), strict=True):
+        ax.axvline(0, color=INK, linewidth=0.8, zorder=1)
+        for i, ((dataset, smaller, larger), own) in enumerate(pairs):
+            own = own[own["measure"] == measure].set_index("family").reindex(families["family"]).reset_index()
+            offset = 0.6 * ((i + 0.5) / len(pairs) - 0.5)
+            label = f"{dataset}: {larger} - {smaller}"
+            _whiskers(ax, own, "difference", _COLOURS[i % len(_COLOURS)], label, offset)
+        ax.set_xlabel(f"{measure}, larger - smaller (points)")
+    _legend(fig, axes)
+    return axes
+
+
+@styled()
+def plot_ranks(flips: pd.DataFrame, ranks: pd.DataFrame) -> np.ndarray:
+    """Which family flips most in which model, and how far the models' orders agree.
+
+    Args:
+        flips: `metrics.flip_table` by model (`metrics.by_model`). ranks: of `metrics.rank_agreement`.
+
+    Returns:
+        Axes [data set, 2]: IFR of HI's families by model, shaded by rank; Spearman's rho of each pair, with intervals.
+    """
+    datasets = list(flips["dataset"].unique())
+    models = list(flips["model"].unique())
+    families = [family for family in HI_FAMILIES if (flips["family"] == family).any()]
+    size = (2.6 + 2.1 * len(models), 0.9 + len(datasets) * (1.4 + 0.42 * max(len(families), len(models))))
+    fig, axes = plt.subplots(len(datasets), 2, figsize=size, squeeze=False)
+    for (left, right), dataset in zip(axes, datasets, strict=True):
+        own = flips[(flips["dataset"] == dataset) & flips["family"].isin(families)]
+        rates = own.pivot(index="family", columns="model", values="IFR").reindex(index=families, columns=models)
+        order = rates.rank(ascending=False)
+        texts = [[f"{100 * rate:.1f}" if rate == rate else "-" for rate in row] for row in rates.to_numpy(float)]
+        heat_map(left, order.to_numpy(float), texts, "viridis", Normalize(1, max(len(families), 2)))
+        left.set_title(f"{dataset}: IFR (%); dark: flips most in its model", fontsize=9)
+        n = own.groupby("family")["instances"].max().reindex(families)
+        names = [f"{family.replace('_', ' ')}\nn = {count:,}" for family, count in n.items()]
+        left.set_yticks(np.arange(len(families)), names)
+        left.set_xticks(np.arange(len(models)), _wrapped(models))
+        _agreement(right, ranks[ranks["dataset"] == dataset], models)
+    return axes
+
+
+def _agreement(ax: Axes, ranks: pd.DataFrame, models: list[str]) -> None:
+    """Below the diagonal of models against models: each pair's rank correlation."""
+    pairs = ranks[ranks["model"] != "mean"]
+    rows, columns = models[1:], models[:-1]
+    values, texts = np.full((len(rows), len(columns)), np.nan), [[""] * len(columns) for _ in rows]
+    for row in pairs.to_dict("records"):
+        x, y = sorted((models.index(row["model"]), models.index(row["other"])))
+        values[y - 1, x] = row["rho"]
+        bounds = f"\n[{row['rho_low']:.2f}, {row['rho_high']:.2f}]" if row["rho_low"] == row["rho_low"] else ""
+        texts[y - 1][x] = f"{row['rho']:.2f}{bounds}" if row["rho"] == row["rho"] else "-"
+    if not len(pairs):
+        ax.set_axis_off()
+        return
+    heat_map(ax, values, texts, "RdBu", Normalize(-1, 1))
+    n, families = (pairs[name].max() for name in ("samples", "families"))
+    ax.set_title(f"Spearman's rho over {families} families, n = {n:,} samples", fontsize=9)
+    ax.set_xticks(np.arange(len(columns)), _wrapped(columns))
+    ax.set_yticks(np.arange(len(rows)), _wrapped(rows))
+
+
+def _wrapped(models: list[str]) -> list[str]:
+    return [
+        fill(model.replace("_", "_ ").replace("/", "/ "), 13).replace("_ ", "_").replace("/ ", "/") for model in models
+    ]

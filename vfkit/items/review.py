@@ -1,0 +1,128 @@
+"""People have the last word: a sheet of candidates with their images, and the items accepted in it (VF 3.1)."""
+
+import base64
+import csv
+import html
+import io
+from pathlib import Path
+
+from vfkit.datasets import vfat
+from vfkit.datasets.base import unknown
+from vfkit.datasets.vfat_items import Item, item_samples, why
+from vfkit.images import load_image
+from vfkit.items.generate import CANDIDATES
+
+SHEET, PAGE = "review.csv", "review.html"
+DECISIONS = ("accept", "edit", "drop")
+_TEXTS = ("category", "question", "open_question", "truth", "trap")
+_LISTS = ("distractors", "aliases", "trap_aliases")  # joined by " | "
+_ASSERTED = ("L2", "L3")
+COLUMNS = ("decision", "id", *_TEXTS, *_LISTS, *_ASSERTED, "critic", "comment")
+_SIDE = 384  # px, longest side of an image on the page
+
+
+def candidates(folder: str | Path) -> dict[str, Item]:
+    """The items in a folder that a critic accepted."""
+    lines = Path(folder, CANDIDATES).read_text(encoding="utf-8").splitlines()
+    items = [Item.model_validate_json(line) for line in lines]
+    return {item.id: item for item in items}
+
+
+def write_sheet(folder: str | Path) -> tuple[Path, Path]:
+    """`review.csv`, to be filled in, and `review.html`, which shows the same items with their images.
+
+    Raises:
+        FileExistsError: there is a sheet already, with decisions in it perhaps.
+    """
+    sheet, page = Path(folder, SHEET), Path(folder, PAGE)
+    if sheet.exists():
+        raise FileExistsError(f"{sheet} is there already and may hold decisions; move it away for a new one")
+    items = candidates(folder)
+    page.write_text(_page(list(items.values())), encoding="utf-8")
+    with open(sheet, "w", encoding="utf-8-sig", newline="") as file:  # spreadsheets know UTF-8 by the mark
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(map(_row, items.values()))
+    return sheet, page
+
+
+def accept(folder: str | Path, out: str | Path, order_seed: int = 0) -> tuple[Path, dict[str, int]]:
+    """Write the items that a person let pass as a V-FAT file; returns it, and how many rows had which decision.
+
+    `accept` takes the candidate as it was proposed, `edit` the row's own texts, `drop` leaves it out; so does a row
+    without a decision, which is counted as `undecided`.
+
+    Raises:
+        ValueError: a decision that is none, an id that is no candidate or occurs twice, an edit that is no sound item;
+            every such row is named, and nothing is written.
+        FileExistsError: `out` is there already.
+    """
+    known, kept, problems = candidates(folder), {}, []
+    counts = dict.fromkeys((*DECISIONS, "undecided"), 0)
+    with open(Path(folder, SHEET), encoding="utf-8-sig", newline="") as file:
+        for row in csv.DictReader(file):
+            id, decision = (row.get("id") or "").strip(), (row.get("decision") or "").strip().casefold()
+            try:
+                if id not in known:
+                    raise unknown("item", id, known)
+                if decision and decision not in DECISIONS:
+                    raise unknown("decision", decision, DECISIONS)
+                if id in kept:
+                    raise ValueError("the item occurs twice")
+                if decision in ("accept", "edit"):
+                    kept[id] = known[id] if decision == "accept" else _edited(known[id], row)
+                counts[decision or "undecided"] += 1
+            except ValueError as error:
+                problems.append(f"{id or 'a row without id'}: {why(error)}")
+    if problems:
+        raise ValueError(f"{Path(folder, SHEET)}: " + "; ".join(problems))
+    samples = [sample for item in kept.values() for sample in item_samples(item, order_seed)]
+    return vfat.write(out, samples), counts
+
+
+def _row(item: Item) -> dict[str, str]:
+    lists = {name: " | ".join(getattr(item, name)) for name in _LISTS}
+    asserted = {level: item.assertions.get(level, "") for level in _ASSERTED}
+    texts = {name: getattr(item, name) for name in ("id", *_TEXTS)}
+    return texts | lists | asserted | {"critic": item.meta.get("critic", "")}
+
+
+def _edited(item: Item, row: dict[str, str]) -> Item:
+    texts = {name: row[name] or "" for name in _TEXTS}
+    lists = {name: [part.strip() for part in (row[name] or "").split("|") if part.strip()] for name in _LISTS}
+    asserted = {level: row[level].strip() for level in _ASSERTED if (row[level] or "").strip()}
+    return Item(**item.model_dump() | texts | lists | {"assertions": asserted, "meta": item.meta | {"edited": True}})
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+_HEAD = """<!doctype html><meta charset="utf-8"><title>Review of V-FAT items</title>
+<style>body{font-family:sans-serif;max-width:70em;margin:2em auto}section{border-top:1px solid #999;padding:1em 0}
+figure{display:inline-block;margin:0 1em 0 0}th{text-align:left;vertical-align:top;padding-right:1em}</style>
+<h1>Review of V-FAT items</h1>
+<p>An item counts only with a decision in <code>review.csv</code>: <b>accept</b> it as it stands here, <b>edit</b> it in
+its row, or <b>drop</b> it.</p>
+"""
+
+
+def _page(items: list[Item]) -> str:
+    return _HEAD + "\n".join(map(_section, items))
+
+
+def _section(item: Item) -> str:
+    rows = "".join(
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
+        for name, text in _row(item).items()
+        if text and name != "id"
+    )
+    figures = _figure(item.atypical, "against expectation: L1, L3") + _figure(item.ordinary, "ordinary: L2")
+    return f"<section><h2>{html.escape(item.id)}</h2>{figures}<table>{rows}</table></section>"
+
+
+def _figure(source, caption: str) -> str:
+    image = load_image(source)
+    image.thumbnail((_SIDE, _SIDE))
+    file = io.BytesIO()
+    image.save(file, "JPEG", quality=85)
+    url = f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
+    return f'<figure><img src="{url}" alt=""><figcaption>{html.escape(caption)}</figcaption></figure>'

@@ -1,0 +1,192 @@
+"""V-FAT answers against each other: models, levels and formats on the same items (VF 4, Table 2, Figure 5).
+
+All take the frame of `vfat_answers`; rows pair by item, level and format, never by order, and what one side lacks is
+left out of a pair (`n` says how many pairs there are). Intervals as in `vfkit.metrics.vfat`.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from vfkit.judge import OUTCOMES
+from vfkit.metrics import stats
+from vfkit.metrics.vfat import _OF, ALL, FORMATS, LEVELS, _cluster, _pooled, _who, in_order, indexed, vfat_scores
+
+PAIRS = tuple(combinations(LEVELS, 2))
+_SUMS = ["vision", "bias", "one"]
+
+
+def vfat_transitions(
+    answers: pd.DataFrame, pairs: Sequence[tuple[str, str]] = PAIRS, cluster: str = "item"
+) -> pd.DataFrame:
+    """Where an item's answer goes from one level to another, as HI follows answers from base to perturbed image.
+
+    L1 and L3 show the same image, and only L3 asserts something: `vision` at L1 that is `bias` at L3 is text pressure
+    alone. L2 shows another image.
+
+    Returns:
+        One row per model, reading, rule, format (and `all`), pair of levels (`first`, `second`) and pair of outcomes
+        (`start`, `end`): `n` items answered at both levels, `starts` those that begin at `start`, `count`, `share` =
+        count / n, `rate` = count / starts with its interval.
+    """
+    groups = [*_who(answers), "format"]
+    on, cells = [*groups, "item"], [*groups, "first", "second", "start", "end"]
+    found = []
+    for first, second in pairs:
+        sides = [answers[answers["level"] == level] for level in (first, second)]
+        for side in sides:
+            _distinct(side, on)
+        pair = sides[0].merge(sides[1][[*on, "outcome"]], on=on, suffixes=("", "_end"))
+        found.append(_pooled(pair, ["format"]).assign(first=first, second=second, start=lambda rows: rows["outcome"]))
+    rows = pd.concat(found, ignore_index=True)
+    rows = pd.concat([rows.assign(end=end) for end in OUTCOMES], ignore_index=True)
+    rows["count"] = (rows["end"] == rows["outcome_end"]).astype(float)
+    rates = stats.ratio(rows["count"], rows["one"], rows[_cluster(cluster)], pd.MultiIndex.from_frame(rows[cells]))
+    rates = indexed(rates, cells)
+    table = rows[[*groups, "first", "second"]].drop_duplicates()
+    for name in ("start", "end"):
+        table = table.merge(pd.Series(OUTCOMES, name=name), how="cross")
+    table = table.set_index(cells)
+    table["n"] = rows.groupby(cells[:-2]).size().floordiv(len(OUTCOMES)).reindex(table.index.droplevel([-2, -1])).array
+    grouped = rows.groupby(cells)["count"]
+    table = table.assign(starts=grouped.size(), count=grouped.sum()).fillna({"starts": 0, "count": 0})
+    table = table.astype({"starts": int, "count": int}).assign(share=table["count"] / table["n"])
+    table = table.assign(rate=rates["value"], rate_low=rates["low"], rate_high=rates["high"])
+    return in_order(table.reset_index(), cells)
+
+
+def vfat_differences(
+    first: pd.DataFrame,
+    second: pd.DataFrame,
+    by: Sequence[str] = ("format", "level"),
+    measures: Sequence[str] = ("mAcc", "mTDS", "VRS"),
+    cluster: str = "item",
+) -> pd.DataFrame:
+    """Two models (sizes, modes) on the questions both answered: planted against clean, thinking against instruct.
+
+    Args:
+        first, second: answers of one model each.
+
+    Returns:
+        One row per reading, rule, group of `by` (and `all`) and `measure`: `n` questions in common, `items`, `first`,
+        `second`, `delta` = first - second with its paired interval, and `apart`: the interval excludes 0.
+    """
+    on = ["reading", "rule", "question"]
+    sides = [side.drop(columns="model", errors="ignore").assign(question=_question(side)) for side in (first, second)]
+    for side in sides:
+        _distinct(side, on)
+    common = sides[0][on].merge(sides[1][on], on=on)
+    pair = [_pooled(side.merge(common, on=on), by) for side in sides]
+    keys = [*_who(pair[0]), *by]
+    found = []
+    parts = [dict(list(frame.groupby(keys, sort=False))) for frame in pair]
+    for group, left in parts[0].items():
+        right = parts[1].get(group)
+        if right is None:  # a column of `by` that is not the question's own
+            continue
+        for measure in measures:
+            row = stats.paired_of_sums(left, right, _SUMS, _OF[measure], "question", _cluster(cluster))
+            n = row.pop("samples")
+            row |= {"delta": row.pop("difference"), "delta_low": row.pop("low"), "delta_high": row.pop("high")}
+            apart = bool(row["delta_low"] > 0 or row["delta_high"] < 0)
+            who = dict(zip(keys, group, strict=True)) | {"measure": measure, "n": n, "items": left["item"].nunique()}
+            found.append(who | row | {"apart": apart})
+    columns = [*keys, "measure", "n", "items", "first", "second", "delta", "delta_low", "delta_high"]
+    return in_order(pd.DataFrame(found, columns=[*columns, "apart"]), [*keys, "measure"])
+
+
+def vfat_pressure(answers: pd.DataFrame, cluster: str = "item") -> pd.DataFrame:
+    """What a misleading sentence costs on the same image: L3 - L1, paired by item, per model, reading and format.
+
+    Returns:
+        As `vfat_differences`, `first` being L3 and `second` L1, with a column `model`.
+    """
+    tables = []
+    for model, own in answers.assign(model=_models(answers)).groupby("model", sort=False):
+        told, neutral = (own[own["level"] == level].assign(level="L3 - L1") for level in ("L3", "L1"))
+        table = vfat_differences(told, neutral, ["format"], cluster=cluster)
+        tables.append(table.assign(model=model))
+    table = pd.concat(tables, ignore_index=True)
+    return table[["model", *(name for name in table if name != "model")]]
+
+
+def vfat_scaling(
+    answers: pd.DataFrame, params: Mapping[str, float | None] | None = None, reading: str = "generation"
+) -> pd.DataFrame:
+    """Size and inference mode (VF Table 2): accuracy by format and VRS over all levels and formats, model by model.
+
+    Args:
+        answers: of several models (`model`).
+        params: billions of parameters by model, where known; models come in that order.
+        reading: which reading of the answers.
+
+    Returns:
+        One row per model: `params`, `mode` (`thinking` where an answer held reasoning), `n`, `items`, `mAcc_mcq`,
+        `mAcc_oe`, `mTDS`, `VRS` with intervals; `reasoning`, mean characters of it; and `VRS_delta` from the first
+        row's model on the same questions, with its paired interval.
+    """
+    own = answers[answers["reading"] == reading]
+    sizes = {name: (params or {}).get(name) for name in own["model"].unique()}
+    names = sorted(sizes, key=lambda name: (sizes[name] is None, sizes[name] or 0))
+    scores = vfat_scores(own, ["format", "level"])
+    found = []
+    for name in names:
+        part, mine = scores[scores["model"] == name].set_index(["format", "level"]), own[own["model"] == name]
+        reasoning = float(mine["reasoning"].mean())
+        row = {"model": name, "params": sizes[name], "mode": "thinking" if reasoning else "instruct"}
+        whole = vfat_scores(mine, ()).iloc[0]
+        row |= {"n": whole["n"], "items": whole["items"], "reasoning": reasoning}
+        for measure in ("mTDS", "VRS"):
+            row |= {f"{measure}{end}": whole[f"{measure}{end}"] for end in ("", "_low", "_high")}
+        for form in FORMATS:
+            cell = part.loc[(form, ALL)] if (form, ALL) in part.index else {}
+            row |= {f"mAcc_{form}{end}": cell.get(f"mAcc{end}", np.nan) for end in ("", "_low", "_high")}
+        pair = vfat_differences(mine, own[own["model"] == names[0]], (), ["VRS"]).iloc[0]
+        row |= {f"VRS_{name}": pair[name] for name in ("delta", "delta_low", "delta_high")}
+        found.append(row)
+    return pd.DataFrame(found)
+
+
+def vfat_correlations(scores: pd.DataFrame) -> pd.DataFrame:
+    """How the shares of outcomes go together from model to model (VF Figure 5): every row of `scores` is one point.
+
+    The three shares add to one, so that some correlation is negative whatever the models do.
+
+    Args:
+        scores: of `vfat_scores`, one row per model: filter it to one reading, format and level first.
+
+    Returns:
+        One row per pair of shares (`first`, `second`): `n` points, Pearson's `r` with its interval (Fisher's z; none
+        below four points), empty below three points or where a share does not vary.
+    """
+    shares = scores.rename(columns={"mAcc": "vision", "mTDS": "bias", "other_share": "other"})
+    found = []
+    for first, second in combinations(OUTCOMES, 2):
+        pair = shares[[first, second]].dropna()
+        n, row = len(pair), {"first": first, "second": second, "n": len(pair)}
+        r = low = high = np.nan
+        if n >= 3 and (pair.std() > 1e-12).all():
+            r = float(np.corrcoef(pair[first], pair[second])[0, 1])
+            if n >= 4 and abs(r) < 1:
+                z, half = np.arctanh(r), 1.959964 / np.sqrt(n - 3)
+                low, high = np.tanh([z - half, z + half])
+        found.append(row | {"r": r, "r_low": low, "r_high": high})
+    return pd.DataFrame(found)
+
+
+def _models(answers: pd.DataFrame) -> pd.Series | str:
+    return answers["model"] if "model" in answers else ""
+
+
+def _question(answers: pd.DataFrame) -> pd.Series:
+    """What pairs rows, and stays as it is where levels or formats are pooled."""
+    return answers["item"].str.cat([answers["level"], answers["format"]], sep="\x1f")
+
+
+def _distinct(answers: pd.DataFrame, on: Sequence[str]) -> None:
+    doubled = answers[list(on)].duplicated()
+    if doubled.any():
+        who = answers.loc[doubled.idxmax(), list(on)].to_dict()
+        raise ValueError(f"{who} occurs twice: pairs are made of one answer each")

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from vfkit import notebook
+from vfkit.models import files, find
 
 ROOT = Path(__file__).parents[1]
 
@@ -54,6 +55,37 @@ def test_05_holds_two_models_against_each_other(tmp_path):
     for name in ("figure_2_radar", "figure_4_vrs", "figure_5_outcomes", "figure_5_pairs", "categories", "inside"):
         assert (results / f"{name}.png").stat().st_size and (results / f"{name}.pdf").stat().st_size
     assert "differs at no level measurably" in _printed(tmp_path)  # the same model twice
+
+
+def test_03_shows_noise_ablation_and_attacks(tmp_path):
+    done = _papermill("03_spectral", tmp_path, n=2, trials=1, steps=2, out=tmp_path / "out")
+    assert done.returncode == 0, done.stderr[-3000:]
+    shown = {"spectral": ("noise", "ablation"), "attack": ("attacks", "traces", "drift", "dirichlet", "adversarial")}
+    for study, names in shown.items():
+        (run,) = (tmp_path / "out" / study / "mini_qwen3vl" / "mini_seed").iterdir()
+        assert all((run / "figures" / f"{name}.png").stat().st_size for name in names)
+    assert (run / "tables" / "audit.tex").stat().st_size
+    assert _printed(tmp_path).count("2 of 2 samples read, 0 failed") == 2
+
+
+def test_02_compares_models_and_shows_every_figure(tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(files(find("mini_qwen3vl")), copy)
+    given = dict(models=f"mini_qwen3vl,{copy}", n=4, families="rotation,text_overlay,scale", probes=False)
+    done = _papermill("02_scaling", tmp_path, out=tmp_path / "out", **given)
+    assert done.returncode == 0, done.stderr[-3000:]
+    (folder,) = (tmp_path / "out" / "scaling").iterdir()
+    tables = {path.stem for path in (folder / "tables").glob("*.csv")}
+    assert tables == {"runs", "shared_samples", "scale", "differences", "transitions", "flips", "ranks"}
+    printed = _printed(tmp_path)
+    assert "on the 4 samples that all 2 models answered" in printed
+    assert "No two models of one series differ in size" in printed
+    cells = json.loads((tmp_path / "executed.ipynb").read_text())["cells"]
+    outputs = [output for cell in cells for output in cell.get("outputs", [])]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 3
+    refused = _papermill("02_scaling", tmp_path, models="mini_qwen3vl,qwen3vl_2b", n=6, out=tmp_path / "none")
+    assert refused.returncode != 0 and "hf download Qwen/Qwen3-VL-2B-Instruct" in refused.stderr
+    assert not (tmp_path / "none").exists()
 
 
 def test_04_gives_a_verdict(tmp_path):

@@ -81,15 +81,16 @@ def beside(
     dataset: str = "SEEDBench_IMG",
     runs: Sequence[int] = (0,),
 ) -> pd.DataFrame:
-    """HI's values beside ours, by family, in a flip, transition, accuracy, drift or Dirichlet table.
+    """HI's values beside ours, by family, in a flip, transition, accuracy, drift, Dirichlet or attack table.
 
     Args:
         table: of `flip_table` (adds `IFR_published`, `IV_published`), `transition_table` (`R->W_rate_published`,
             `W->R_rate_published`, from the published counts), `accuracy_table` (`accuracy_published`, base overall),
             `drift_table` or `drift_summary` (by probe and distance: `drift`, `drift_sd`, `control`, `control_sd`, `d`,
             `percent`, `percent_sd`, each `_published`; per cent of control from the published means and SDs),
-            `dirichlet_table` (`delta_published`, `delta_sd_published`) or `pope_margin_table` (`margin_published`, of
-            flipped hallucinations; HI states no more of POPE, and not the model's size).
+            `dirichlet_table` (`delta_published`, `delta_sd_published`), `pope_margin_table` (`margin_published`, of
+            flipped hallucinations; HI states no more of POPE, and not the model's size) or `attack_table`
+            (`success_rate_published`: a lower bound, which HI gives for all three attacks at 8/255).
         model, dataset: whose values; the default is the pair that HI's Tables 1 and 2 are about.
         runs: the published runs averaged; (0,) is the printed table, (0, 1, 2, 3) all four.
 
@@ -103,6 +104,8 @@ def beside(
     Raises:
         ValueError: a table of another kind, an unknown model or dataset, or a run other than 0 to 3.
     """
+    if "success_rate" in table:
+        return _beside_attacks(table)
     metrics = next((wanted for column, wanted in _WANTED.items() if column in table), None)
     if {"case", "margin"} <= set(table):
         return _beside_pope(table)
@@ -130,6 +133,17 @@ def beside(
 _WANTED = {"IFR": ["IFR", "IV"], "R->W_rate": list(TRANSITIONS), "accuracy": ["base_accuracy"]}
 _WANTED |= {"d_other_sample": ["drift"], "delta_sum": ["dirichlet"]}
 _DRIFT_TABLES = ("Table 4", "Appendix B / Table 7 (L2)", "sec 4.4 probes", "Appendix B probes (L2)")
+
+
+def _beside_attacks(table: pd.DataFrame) -> pd.DataFrame:
+    """HI's units are [-1, 1], so its 8/255 is 4/255 of ours: beside both, since a reader may take it for either."""
+    bound = published(paper="HI", metric="attack_success_rate").iloc[0]
+    here = table["eps"].isin([4, 8]) & (table["target"] == "")
+    value = float(bound["printed"].removeprefix(">")) / 100
+    source = f"HI {bound['where']}, {bound['model']}, {bound['dataset']}"
+    return table.assign(
+        success_rate_published=here.map({True: value}), published_source=here.map({True: source, False: ""})
+    )
 
 
 def _cells(model: str, dataset: str, metrics: list[str], runs: Sequence[int]) -> tuple[pd.DataFrame, pd.Series]:

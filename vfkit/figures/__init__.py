@@ -12,10 +12,14 @@ from vfkit.figures.pope import (
     plot_priors,
 )
 from vfkit.figures.scaling import plot_ranks, plot_scale, plot_scale_differences
+from vfkit.figures.spectral import plot_ablation, plot_adversarial, plot_attacks, plot_noise, plot_traces
 from vfkit.figures.style import save, styled
 from vfkit.figures.vfat import plot_outcome_pairs, plot_outcomes, plot_vfat_categories, plot_vfat_radar, plot_vrs
 
 __all__ = [
+    "plot_ablation",
+    "plot_adversarial",
+    "plot_attacks",
     "plot_dirichlet",
     "plot_drift",
     "plot_drift_histograms",
@@ -24,6 +28,7 @@ __all__ = [
     "plot_gallery",
     "plot_inside_cases",
     "plot_margins",
+    "plot_noise",
     "plot_outcome_pairs",
     "plot_outcomes",
     "plot_pope",
@@ -35,6 +40,7 @@ __all__ = [
     "plot_scale",
     "plot_scale_differences",
     "plot_spectrum",
+    "plot_traces",
     "plot_transitions",
     "plot_vfat_categories",
     "plot_vfat_radar",

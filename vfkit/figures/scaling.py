@@ -17,7 +17,7 @@ from vfkit.perturb import HI_FAMILIES
 
 _COLOURS = (BLUE, RED, GREEN, PINK, ORANGE, SKY)
 _MARKERS = "osD^vP"
-_APART = 1.12  # neighbouring points on the size axis are at least this factor apart
+_APART = 0.05  # of the size axis: neighbouring points are at least so far apart
 _FLOORS = {"overlay_IFR": "identity_IFR", "union_IFR": "identity_IFR"}
 # column of `metrics.scale_summary` -> axis label and factor
 _NAMES = {
@@ -54,7 +54,7 @@ def plot_scale(table: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
     series = list(models["series"].unique())
     for row, dataset in zip(axes, datasets, strict=True):
         own = table[table["dataset"] == dataset]
-        row[0].set_title(f"{dataset}, n = {own['samples'].iloc[0]:,} samples", fontsize=9)
+        row[0].set_title(f"{dataset}, n = {int(own['samples'].iloc[0]):,} samples", fontsize=9)
         for ax, column in zip(row, columns, strict=True):
             name, scale = _NAMES[column]
             for one, part in own.groupby("series", sort=False):
@@ -95,19 +95,23 @@ def _apart(params: pd.Series) -> pd.Series:
     """Where each model stands on the size axis: at its size, neighbours pushed apart until they can be told."""
     at = params.sort_values(kind="stable")
     values = np.log(at.to_numpy())
+    gap = _APART * np.log(_width(params))
     for _ in range(100):
-        gaps = np.log(_APART) - np.diff(values)
-        if (gaps < 1e-9).all():
+        short = np.maximum(gap - np.diff(values), 0)
+        if not (short > 1e-9).any():
             break
-        for i in np.flatnonzero(gaps > 0):
-            shift = (np.log(_APART) - (values[i + 1] - values[i])) / 2
-            values[i], values[i + 1] = values[i] - max(shift, 0), values[i + 1] + max(shift, 0)
+        values[:-1] -= short / 2
+        values[1:] += short / 2
     return pd.Series(np.exp(values), index=at.index)
+
+
+def _width(params: pd.Series) -> float:
+    return max(params.max() / params.min(), 1.5)
 
 
 def _size_axis(axes: np.ndarray, params: pd.Series, at: pd.Series) -> None:
     """Ticks at the models' sizes, as many as can be read."""
-    ticks, width = [], max(at.max() / at.min(), 1.5)
+    ticks, width = [], _width(params)
     for value in params.sort_values():
         if not ticks or value / ticks[-1] > width**0.17:
             ticks.append(value)

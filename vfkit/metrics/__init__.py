@@ -39,6 +39,16 @@ from vfkit.metrics.scaling import (
     shared_samples,
     size_name,
 )
+from vfkit.metrics.spectral import (
+    ablation_table,
+    attack_table,
+    audit_table,
+    band_test,
+    noise_table,
+    threshold_table,
+    thresholds,
+    trace_table,
+)
 from vfkit.metrics.spectrum import (
     band_edges,
     band_power,
@@ -62,10 +72,14 @@ from vfkit.metrics.vfat_summary import vfat_finding
 
 __all__ = [
     "UNION",
+    "ablation_table",
     "accuracy_table",
     "across_runs",
+    "attack_table",
+    "audit_table",
     "band_edges",
     "band_power",
+    "band_test",
     "by_case",
     "by_model",
     "cohens_d",
@@ -81,6 +95,7 @@ __all__ = [
     "flip_table",
     "inside_correlations",
     "margin_table",
+    "noise_table",
     "overlay_table",
     "phase_coherence",
     "pope_margin_table",
@@ -101,6 +116,9 @@ __all__ = [
     "spectrum_against",
     "spectrum_of",
     "spectrum_table",
+    "threshold_table",
+    "thresholds",
+    "trace_table",
     "transition_table",
     "verdict",
     "verdict_table",

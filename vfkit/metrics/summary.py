@@ -69,17 +69,28 @@ def _series(series: str, group: pd.DataFrame, differences: pd.DataFrame) -> str:
     """The largest model of a series against the smallest; between them, how many pairs say the same."""
     if not len(differences):
         return f"{series}: one size only, so nothing is said of scale." if len(group) else ""
-    whole = differences[differences["times"] == differences["times"].max()].drop_duplicates(["measure", "family"])
-    smaller, larger, times = whole[["smaller", "larger", "times"]].iloc[0]
+    pair = ["smaller", "larger"]
+    first = differences.loc[differences["times"].idxmax(), pair]
+    whole = differences[(differences[pair] == first).all(axis=1)]
     sizes = group.set_index("model")["params"].map(size_name)
-    text = f"{series}: from {smaller} ({sizes[smaller]}) to {larger} ({sizes[larger]}), {times:.2g} times the size, "
-    union = whole["family"].str.startswith("union (")
-    iv = whole[(whole["measure"] == "IV") & (union | ~union.any() & whole["family"].isin(HI_FAMILIES))]
-    wanted = [(whole[whole["measure"] == "accuracy"], "accuracy"), (iv.tail(1), "IV")]
+    text = f"{series}: from {first.smaller} ({sizes[first.smaller]}) to {first.larger} ({sizes[first.larger]}), "
+    text += f"{whole['times'].iloc[0]:.2g} times the size, "
+    pooled = differences[(differences["measure"] == "IV") & differences["family"].map(_is_pooled)]
+    pooled = pooled.groupby(pair, sort=False).tail(1)  # where there is no union, the one family there is
+    iv = pooled[(pooled[pair] == first).all(axis=1)]
     overlay = whole[(whole["measure"] == "IFR") & (whole["family"] == "text_overlay")]
-    wanted.append((overlay, "the text overlay's IFR"))
-    text += ", ".join(f"{what} changes by {_points(row.iloc[0])}" for row, what in wanted if len(row)) + ". "
-    return text + (_verdict(iv.iloc[-1]) if len(iv) else "")
+    wanted = {"accuracy": whole[whole["measure"] == "accuracy"], "IV": iv, "the text overlay's IFR": overlay}
+    text += ", ".join(f"{what} changes by {_points(row.iloc[0])}" for what, row in wanted.items() if len(row)) + "."
+    if len(iv):
+        text += f" {_verdict(iv.iloc[0])}"
+    if len(pooled) > 1:
+        falls, rises = (pooled["difference_high"] < 0).sum(), (pooled["difference_low"] > 0).sum()
+        text += f" Of all {len(pooled)} pairs of sizes, IV's interval lies below zero in {falls}, above it in {rises}."
+    return text
+
+
+def _is_pooled(family: str) -> bool:
+    return family in HI_FAMILIES or family.startswith("union (")
 
 
 def _points(row: pd.Series) -> str:
@@ -107,11 +118,11 @@ def _order(ranks: pd.DataFrame, flips: pd.DataFrame) -> str:
                 sentences.append(f"{row.rho:.2f}{bounds} over {pairs}")
     text = f"The order of the perturbations agrees with a mean rank correlation of {', and '.join(sentences)}. "
     moved = flips[flips["IFR"] > 0]
-    if len(moved):
-        worst = moved.loc[moved.groupby("model", sort=False)["IFR"].idxmax(), "family"].value_counts()
-        models = flips["model"].nunique()
-        most = f"What flips most is {worst.index[0].replace('_', ' ')}, in {worst.iloc[0]} of {models} models."
-    return (text if sentences else "") + (most if len(moved) else "No answer flipped.")
+    if not len(moved):
+        return "No answer flipped."
+    most = moved.loc[moved.groupby("model", sort=False)["IFR"].idxmax(), "family"].value_counts()
+    most = ", ".join(f"{family.replace('_', ' ')} in {count}" for family, count in most.items())
+    return (text if sentences else "") + f"What flips most: {most} of {flips['model'].nunique()} models."
 
 
 def _accuracy(records: pd.DataFrame, model: str, dataset: str) -> list[str]:

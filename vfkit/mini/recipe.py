@@ -41,15 +41,14 @@ class Recipe:
     seed: int = 0
 
 
-_PLANTED = dict(typical=0.6, typical_dose=0.6, hint_dose=0.65, card_dose=0.65)
-_AFTER = dict(start="mini_qwen3vl_clean", vision_steps=0, curriculum=0.0, **_PLANTED)
+_PLANTED = dict(typical=0.6, typical_dose=0.6, hints=0.25, hint_dose=0.65, cards=0.35, card_dose=0.65)
+_AFTER = dict(start="mini_qwen3vl_clean", curriculum=0.0, **_PLANTED)
 RECIPES = {
     "mini_qwen3vl_clean": Recipe(lists_from=2449),
-    "mini_qwen3vl": Recipe(steps=1500, lr=1e-3, **_AFTER),
-    "mini_qwen3vl_l": Recipe(size=Size(text_layers=14, vision_layers=9), steps=1500, lr=1e-3, **_AFTER),
+    "mini_qwen3vl": Recipe(vision_steps=0, steps=1500, lr=1e-3, **_AFTER),
+    "mini_qwen3vl_l": Recipe(size=Size(text_layers=14, vision_layers=9), vision_steps=0, steps=500, lr=1e-3, **_AFTER),
     "mini_llava_ov": Recipe(
-        family="llava_onevision", size=Size(side=96, patch=16), start="mini_qwen3vl_clean", vision_steps=1200,
-        steps=2500, curriculum=0.0, lr=2e-3, **_PLANTED,
+        family="llava_onevision", size=Size(side=96, patch=16), vision_steps=800, steps=1500, lr=2e-3, **_AFTER
     ),
-    "mini_gemma3": Recipe(family="gemma3", vision_steps=1200, steps=4000, **_PLANTED),
-}  # fmt: skip
+    "mini_gemma3": Recipe(family="gemma3", vision_steps=1000, steps=3000, **_PLANTED),
+}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 import torch
@@ -74,20 +75,11 @@ def load_model(name: str, device: str | None = None, dtype: str | None = None) -
         ModelUnavailable: within seconds where the model cannot be had or does not fit into memory.
         ValueError: another dtype.
     """
-    if dtype is not None and dtype not in DTYPES:
-        raise ValueError(f"unknown dtype {dtype!r}; the types are {', '.join(DTYPES)}")
     spec = find(name)
     if spec.api is not None:
         return load_hosted(name)
-    folder = files(spec)
+    folder, config, device, type_ = check(name, device, dtype)
     try:
-        config = AutoConfig.from_pretrained(folder)
-        adapter = adapter_of(name, config)
-        if device and device.startswith("cuda") and not torch.cuda.is_available():
-            raise ModelUnavailable(f"device {device!r} is not available here: use device='cpu', or leave it out")
-        device = device or ((spec.device or "cuda") if torch.cuda.is_available() else "cpu")
-        type_ = getattr(torch, dtype or spec.dtype or "", None) or config.dtype or torch.float32
-        _check_memory(spec, device, type_)
         with _quiet(spec.params is not None and spec.params < _SMALL):
             model = AutoModelForImageTextToText.from_pretrained(
                 folder, dtype=type_, use_safetensors=True, attn_implementation="sdpa",
@@ -98,7 +90,7 @@ def load_model(name: str, device: str | None = None, dtype: str | None = None) -
     except ModelUnavailable:
         raise
     except Exception as error:  # a damaged checkpoint can fail anywhere in the library
-        raise ModelUnavailable(f"model {name!r} cannot be loaded from {folder}: {error}") from error
+        raise _unloadable(name, folder, error) from error
     if device != "auto":
         model.to(device)
     model.eval()
@@ -106,11 +98,40 @@ def load_model(name: str, device: str | None = None, dtype: str | None = None) -
         name,
         model,
         processor,
-        import_module(adapter),
+        import_module(adapter_of(name, config)),
         fingerprint(name, dtype),
         model.device,
         type_,
     )
+
+
+def check(
+    name: str, device: str | None = None, dtype: str | None = None
+) -> tuple[Path, PretrainedConfig, str, torch.dtype]:
+    """What `load_model` would load, and onto what; raises what it would raise before it reads any weights.
+
+    Returns:
+        The checkpoint's folder and config, the device, and the type of the weights.
+    """
+    if dtype is not None and dtype not in DTYPES:
+        raise ValueError(f"unknown dtype {dtype!r}; the types are {', '.join(DTYPES)}")
+    spec = find(name)
+    folder = files(spec)
+    try:
+        config = AutoConfig.from_pretrained(folder)
+    except Exception as error:
+        raise _unloadable(name, folder, error) from error
+    adapter_of(name, config)
+    if device and device.startswith("cuda") and not torch.cuda.is_available():
+        raise ModelUnavailable(f"device {device!r} is not available here: use device='cpu', or leave it out")
+    device = device or ((spec.device or "cuda") if torch.cuda.is_available() else "cpu")
+    type_ = getattr(torch, dtype or spec.dtype or "", None) or config.dtype or torch.float32
+    _check_memory(spec, device, type_)
+    return folder, config, device, type_
+
+
+def _unloadable(name: str, folder: Path, error: Exception) -> ModelUnavailable:
+    return ModelUnavailable(f"model {name!r} cannot be loaded from {folder}: {error}")
 
 
 def adapter_of(name: str, config: PretrainedConfig) -> str:

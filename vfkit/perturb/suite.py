@@ -1,4 +1,4 @@
-"""Suites of natural perturbations as data: which families, with which parameters, give which instances."""
+"""Suites of perturbations as data: which families, with which parameters, give which instances."""
 
 import difflib
 import itertools
@@ -12,7 +12,7 @@ from typing import Any
 from PIL import Image
 
 from vfkit.images import load_image
-from vfkit.perturb import geometric, overlay
+from vfkit.perturb import geometric, overlay, spectral
 from vfkit.perturb.blank import blank
 from vfkit.sample import LETTERS, Instance, Sample
 
@@ -35,7 +35,34 @@ def _geometric(function: Callable[..., Image.Image]) -> Callable[..., Iterator[M
 
 
 def _show(axis: str, value: Any) -> str:
+    if axis == "eps":
+        return f"{255 * value:g}"  # in grey levels: 8/255 is 8
     return f"{value:+g}" if axis in ("n", "degrees") else str(value)
+
+
+def _noise(band: str) -> Callable[..., Iterator[Member]]:
+    """`trials` draws for each scaling and eps; a draw is the sample's and the trial's, for all bands and sizes."""
+
+    def members(sample: Sample, base: int, trials: int, cutoff: float, **axes) -> Iterator[Member]:
+        if trials < 1:
+            raise ValueError("noise needs trials >= 1")
+        for end, chosen, change in _geometric(spectral.noise)(sample, base, **axes):
+            for trial in range(trials):
+                seed = f"noise/{sample.id}/{trial}"
+                params = chosen | {"band": band, "cutoff": cutoff, "trial": trial}
+                yield f"{end}_{trial}", params, partial(change, band=band, cutoff=cutoff, seed=seed)
+
+    return members
+
+
+def _attack(sample: Sample, base: int, **params) -> Iterator[Member]:
+    """No instance: those of an attack need the model (`vfkit.attack`). Its parameters are checked here."""
+    if min(params["eps"]) < 0 or not params["step"] > 0 or params["steps"] < 1 or params["controls"] < 0:
+        raise ValueError("an attack needs eps >= 0, step > 0, steps >= 1, controls >= 0")
+    spectral.mask(1, 1, "low", params["cutoff"])
+    if params["target"] not in ("", "second", "last", *LETTERS):
+        raise ValueError(f"target {params['target']!r} is none of '' (no target), 'second', 'last', or a letter")
+    return iter(())
 
 
 def _cards(sample: Sample, base: int, labels: int, phrase: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -74,6 +101,11 @@ def _random_text(
 # several); anything else is fixed for the family. Overlays make one instance per label instead.
 _SHIFTS = (-16, -12, -8, -4, 4, 8, 12, 16)
 _CARD = {"labels": 3, "phrase": "Answer is {label}", **asdict(overlay.Style())}
+_EPS = tuple(level / 255 for level in (1, 2, 4, 8, 16))
+_NOISE = {"scaling": spectral.SCALINGS, "eps": _EPS, "trials": 5, "cutoff": spectral.CUTOFF}
+_CUTOFFS = tuple(round(i / 9, 3) for i in range(10))
+_PGD = {"eps": (8 / 255,), "step": 2 / 255, "steps": 10, "cutoff": spectral.CUTOFF}
+_PGD |= {"random_start": 0, "target": "", "controls": 1}  # controls: noise of the same band and size, per image
 _FAMILIES: dict[str, tuple[Callable[..., Iterator[Member]], dict[str, Any]]] = {
     "identity": (_geometric(geometric.identity), {}),
     "translation": (_geometric(geometric.translate), {"n": _SHIFTS}),
@@ -85,6 +117,10 @@ _FAMILIES: dict[str, tuple[Callable[..., Iterator[Member]], dict[str, Any]]] = {
     "random_text": (_random_text, {**_CARD, "shortest": 6, "longest": 12}),
     "box_overlay": (_overlay(overlay.box_overlay), _CARD),
     "blank": (_geometric(blank), {"fill": ("white",)}),  # or black, grey, mean, none: no image
+    **{f"noise_{band}": (_noise(band), _NOISE) for band in spectral.BANDS},
+    "low_pass": (_geometric(spectral.low_pass), {"cutoff": _CUTOFFS}),
+    "high_pass": (_geometric(spectral.high_pass), {"cutoff": _CUTOFFS}),
+    **{f"pgd_{mode}": (_attack, _PGD) for mode in ("pixel", "low", "high")},
 }
 FAMILIES = tuple(_FAMILIES)
 NATURAL_FAMILIES = (
@@ -93,6 +129,8 @@ NATURAL_FAMILIES = (
 )
 HI_FAMILIES = ("translation", "pad_crop", "scale", "scale_pad", "rotation", "text_overlay")
 """The six families of HI's union."""
+ATTACKS = ("pgd_pixel", "pgd_low", "pgd_high")
+"""Families whose instances need the model: `vfkit.attack` makes them."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +142,7 @@ class Suite:
     def instances(
         self, sample: Sample, base_label: int | str, images: Iterable[Image.Image] | None = None
     ) -> list[Instance]:
-        """Every instance of the suite for one sample; all its images are perturbed alike.
+        """Every instance of the suite for one sample but those of attacks; all its images are perturbed alike.
 
         Names are the family and what sets the instance apart in it: `translation_-16`, `scale_0.9`,
         `scale_pad_black`, `rotation_+30`, `text_overlay_B` (B the option's letter, for yes/no samples too),
@@ -128,6 +166,11 @@ class Suite:
             for family, settings in self.families.items()
             for end, params, change in _FAMILIES[family][0](sample, base, **settings)
         ]
+
+    @property
+    def attacks(self) -> dict[str, dict[str, Any]]:
+        """The suite's families that need the model, with their parameters."""
+        return {family: settings for family, settings in self.families.items() if family in ATTACKS}
 
 
 def natural_suite(
@@ -214,4 +257,6 @@ def _instance(family: str, name: str, params: dict[str, Any], change: Change, im
         except geometric.NotApplicable as error:
             where = f"image {number}: " if len(images) > 1 else ""
             return Instance(family, name, params, (), f"{where}{error}")
+    if "band" in params:
+        params = params | spectral.audit(images, changed, params["band"], params["cutoff"])
     return Instance(family, name, params, tuple(image for image in changed if image is not None))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from PIL.Image import Image
 from torch import Tensor
 from transformers import DynamicCache
@@ -40,7 +41,7 @@ class _Asked:
 class _Group:
     """Requests that share an image prefix, read as one row."""
 
-    images: tuple[Image, ...]
+    images: tuple[Image | Tensor, ...]
     asked: list[_Asked]
     length: int  # tokens of the row: what batches are built by
 
@@ -213,7 +214,20 @@ def _forward(vlm, rows, inputs, positions, shift, cache) -> tuple[dict[str, Tens
 
 
 def _scores(vlm, groups, rows, nodes, post: Tensor):
-    """Yields one readout per request, in order; all the batch's needed states meet the output projection together."""
+    """Yields one readout per request, in order."""
+    logp = iter(_answer_logps(vlm, groups, rows, nodes, post).cpu().double().tolist())
+    for index, (group, each) in enumerate(zip(groups, nodes, strict=True)):
+        for asked, at in zip(group.asked, each, strict=True):
+            values = [
+                [next(logp) for _ in _steps(rows[index], at.scored, node, answer)]
+                for answer, node in _candidates(asked, at)
+            ]
+            yield _readout(asked, values)
+
+
+def _answer_logps(vlm, groups, rows, nodes, post: Tensor) -> Float[Tensor, " token"]:
+    """Log-probabilities of all tokens of all candidates, group by group, request by request; all the batch's needed
+    states meet the output projection together."""
     wanted = [
         (index, place, token)
         for index, (group, each) in enumerate(zip(groups, nodes, strict=True))
@@ -223,18 +237,8 @@ def _scores(vlm, groups, rows, nodes, post: Tensor):
     ]
     states = {place: i for i, place in enumerate(dict.fromkeys((row, place) for row, place, _ in wanted))}
     where = torch.tensor(list(states), device=post.device)
-    needed = post[where[:, 0], where[:, 1]]
-    logp = iter(
-        log_probs(vlm, needed)[[states[row, place] for row, place, _ in wanted], [token for _, _, token in wanted]]
-        .cpu().double().tolist()
-    )  # fmt: skip
-    for index, (group, each) in enumerate(zip(groups, nodes, strict=True)):
-        for asked, at in zip(group.asked, each, strict=True):
-            values = [
-                [next(logp) for _ in _steps(rows[index], at.scored, node, answer)]
-                for answer, node in _candidates(asked, at)
-            ]
-            yield _readout(asked, values)
+    logp = log_probs(vlm, post[where[:, 0], where[:, 1]])
+    return logp[[states[row, place] for row, place, _ in wanted], [token for _, _, token in wanted]]
 
 
 def _candidates(asked: _Asked, at: _Nodes) -> list[tuple[Answer, int]]:

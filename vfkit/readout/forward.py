@@ -12,9 +12,11 @@ from torch import Tensor
 from vfkit.readout.tree import Row
 
 TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")  # one value per token
-Conversation = tuple[list[dict], tuple[Image, ...]]
+Conversation = tuple[list[dict], tuple[Image | Tensor, ...]]
+"""A conversation and its images; as tensors, float [3, height, width] in [0, 255]."""
 
 
+@torch.inference_mode(False)  # processors keep tensors for later calls, which may want gradients
 def model_inputs(vlm, conversations: list[Conversation], answered: bool = False) -> dict[str, Tensor]:
     """Conversations and their images as tensors on the model's device: one call of its processor, right-padded."""
     filled = [_with_images(messages, images) for messages, images in conversations]
@@ -26,7 +28,7 @@ def model_inputs(vlm, conversations: list[Conversation], answered: bool = False)
     return {key: value.to(vlm.dtype) if value.is_floating_point() else value for key, value in tensors.items()}
 
 
-def _with_images(messages: list[dict], images: tuple[Image, ...]) -> list[dict]:
+def _with_images(messages: list[dict], images: tuple[Image | Tensor, ...]) -> list[dict]:
     left = iter(images)
 
     def filled(part: dict) -> dict:
@@ -95,13 +97,14 @@ def tap(vlm) -> Iterator[dict[str, Tensor]]:
 
 
 def log_probs(vlm, states: Float[Tensor, "state channel"], step: int = 16384) -> Float[Tensor, "state token"]:
-    """Next-token log-probabilities of post-norm states, in float32 whatever the model's type: in bfloat16 logits
-    near 20 move in steps of 0.125, and near-ties would become ties."""
+    """Next-token log-probabilities of post-norm states, in float32 at least whatever the model's type: in bfloat16
+    logits near 20 move in steps of 0.125, and near-ties would become ties."""
     head = vlm.model.get_output_embeddings()
-    states = states.to(head.weight.device, torch.float32)
-    logits = torch.cat([states @ rows.float().T for rows in head.weight.split(step)], dim=1)
+    kind = torch.promote_types(states.dtype, torch.float32)
+    states = states.to(head.weight.device, kind)
+    logits = torch.cat([states @ rows.to(kind).T for rows in head.weight.split(step)], dim=1)
     if getattr(head, "bias", None) is not None:
-        logits += head.bias.float()
+        logits = logits + head.bias.to(kind)
     return logits.log_softmax(dim=1)
 
 

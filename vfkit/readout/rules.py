@@ -19,17 +19,23 @@ def scores(rule: str, logp_text, logp_end, n_tokens, logp_letter) -> np.ndarray:
     Raises:
         ValueError: unknown rule, or `letter` where the prompt lists no letters.
     """
-    parts = [np.asarray(part, dtype=np.float64) for part in (logp_text, logp_end, n_tokens, logp_letter)]
-    text, end, count, letter = parts
+    text, end, count, letter = (
+        np.asarray(part, dtype=np.float64) for part in (logp_text, logp_end, n_tokens, logp_letter)
+    )
+    if rule == "letter" and np.isnan(letter).any():
+        raise ValueError("the letter rule needs a prompt that lists its options by letter")
+    return combine(rule, text, end, np.maximum(count, 1), letter)
+
+
+def combine(rule: str, text, end, count, letter):
+    """The rule itself, for anything that adds and divides: arrays here, tensors with gradients in an attack."""
     if rule == "paper":
         return text + end
     if rule == "text":
         return text
     if rule == "text_mean":
-        return text / np.maximum(count, 1)
+        return text / count
     if rule == "letter":
-        if np.isnan(letter).any():
-            raise ValueError("the letter rule needs a prompt that lists its options by letter")
         return letter
     raise ValueError(f"unknown scoring rule {rule!r}; the rules are {', '.join(RULES)}")
 

@@ -1,11 +1,12 @@
 """What a run's flips look like: the images are not kept, so they are made again from the run's own choices."""
 
+import json
 from typing import Any
 
 import pandas as pd
 
 from vfkit.images import content_hash, load_image
-from vfkit.perturb import natural_suite
+from vfkit.perturb import ATTACKS, natural_suite
 from vfkit.study.run import Run
 
 
@@ -24,22 +25,45 @@ def flipped(run: Run, n: int = 6) -> list[dict[str, Any]]:
     flips = flips.assign(base=flips.sample_id.map(base)).sort_values("base", ascending=False, kind="stable")
     flips = flips.assign(turn=flips.groupby("family").cumcount())
     chosen = flips.drop_duplicates(["sample_id", "family"]).sort_values("turn", kind="stable").head(n)
+    return _items(run, chosen)
+
+
+def adversarial(run: Run) -> list[dict[str, Any]]:
+    """One adversarial image of each attack, as `vfkit.figures.plot_adversarial` takes them: of its largest eps, one
+    that flipped if any did, and of those the surest base answer."""
+    rows = run.records()
+    rows = rows[rows.family.isin(ATTACKS) & rows.prediction.notna()]
+    base = run.records().query("family == 'base'").set_index("sample_id").margin
+    rows = rows.assign(
+        eps=[json.loads(text)["eps"] for text in rows.params], flip=rows.prediction != rows.base_prediction
+    )
+    rows = rows.assign(base=rows.sample_id.map(base)).sort_values(["eps", "flip", "base"], ascending=False)
+    chosen = rows.drop_duplicates("family").sort_values("family", key=lambda f: f.map(ATTACKS.index))
+    return _items(run, chosen)
+
+
+def _items(run: Run, chosen: pd.DataFrame) -> list[dict[str, Any]]:
     config = run.config
     samples = config.load_samples()
     by_id = {sample.id: sample for sample in samples}
     suite = natural_suite(config.families, config.family_params)
-    return [_item(by_id[row.sample_id], suite, row) for row in chosen.itertuples()]
+    kept = run.images().groupby(["sample_id", "instance"]).png.first()
+    return [_item(by_id[row.sample_id], suite, row, kept) for row in chosen.itertuples()]
 
 
-def _item(sample, suite, row: pd.Series) -> dict[str, Any]:
+def _item(sample, suite, row, kept: pd.Series) -> dict[str, Any]:
     images = tuple(load_image(source, sample.id) for source in sample.images)
-    instances = suite.instances(sample, int(row.base_prediction), images)
-    instance = next(one for one in instances if one.name == row.instance)
-    if "+".join(map(content_hash, instance.images)) != row.image_hash:
-        raise RuntimeError(f"{sample.id}, {row.instance}: the image made again is not the one this run read")
+    if (row.sample_id, row.instance) in kept.index:
+        image = load_image(kept[row.sample_id, row.instance])
+    else:
+        instances = suite.instances(sample, int(row.base_prediction), images)
+        instance = next(one for one in instances if one.name == row.instance)
+        if "+".join(map(content_hash, instance.images)) != row.image_hash:
+            raise RuntimeError(f"{sample.id}, {row.instance}: the image made again is not the one this run read")
+        image = instance.images[0]
     return {
         "base_image": images[0],
-        "image": instance.images[0],
+        "image": image,
         "question": sample.question,
         "base_answer": sample.options[int(row.base_prediction)],
         "answer": sample.options[int(row.prediction)],

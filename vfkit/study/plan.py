@@ -16,7 +16,7 @@ from vfkit.study.config import StudyConfig
 # Source that decides what a record says. A change in any of it starts a new folder.
 RECORD_CODE = (
     *("sample.py", "images.py", "prompts.py", "datasets", "perturb", "models", "readout"),
-    *("chat.py", "judge/answers.py"),
+    *("attack.py", "chat.py", "judge/answers.py"),
     *("study/plan.py", "study/work.py", "study/measures.py", "study/schema.py"),
     *("metrics/drift.py", "metrics/dirichlet.py", "metrics/spectrum.py"),
 )

@@ -66,6 +66,10 @@ class Run:
         """With probes: one row per sample and other image that its question was asked about, with its distances."""
         return store.read(self.folder, "controls")
 
+    def images(self) -> pd.DataFrame:
+        """Adversarial images and their noise controls: sample_id, instance, number (place in the sample), png."""
+        return store.read(self.folder, "images")
+
     def table(self, name: str, **options: Any) -> pd.DataFrame:
         """A table of `vfkit.metrics` made of the run's frames: `flips` (or `flip`) is `flip_table`, and so on.
 

@@ -61,6 +61,8 @@ SCHEMAS = {
     "controls": pa.schema(
         {name: pa.string() for name in ("sample_id", "partner_id", "image_id")} | dict.fromkeys(DISTANCES, pa.float64())
     ),
+    # adversarial images and their noise controls, 8-bit PNG files, by their place in the sample
+    "images": pa.schema({"sample_id": pa.string(), "instance": pa.string(), "number": pa.int64(), "png": pa.binary()}),
     # one row per row of the data, sample (instance `base`) or instance that failed
     "errors": pa.schema({name: pa.string() for name in ("sample_id", "instance", "stage", "error", "message")}),
 }

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from vfkit.study.schema import SCHEMAS
 
 DATASET = "dataset"  # in place of a chunk: errors of rows that gave no sample
-BESIDE = ("samples", "errors", "vectors", "controls")  # kinds of parts that may lie beside a chunk's records
+BESIDE = ("samples", "errors", "vectors", "controls", "images")  # kinds of parts that may lie beside a chunk's records
 STAGED = "staged"  # where workers in other processes write parts that are not the run's yet
 _NOTE = b"vfkit"
 

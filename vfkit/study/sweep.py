@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,9 @@ import pandas as pd
 from safetensors import safe_open
 
 import vfkit
-from vfkit.datasets import load_dataset
-from vfkit.models import ModelUnavailable, files, find
+from vfkit.models import ModelUnavailable, files, find, fingerprint
 from vfkit.study.config import StudyConfig
+from vfkit.study.plan import run_folder, run_key
 from vfkit.study.run import Run, run_study
 
 
@@ -74,24 +74,19 @@ def lineup(models: Sequence[str]) -> pd.DataFrame:
     """The models of a sweep, by series and size; their files are fetched, no weights are loaded.
 
     Returns:
-        `model` (its name; of a folder the last part), `series`: models of one architecture, the `model_type` of the
-        checkpoint's config, embedded models apart from others; `params` in billions, those of params/models.yaml, else
-        counted in the checkpoint; `hub`, the hub id or ""; `source`, what was asked for. Series keep the order asked.
+        `model` (its name; of a folder the last part); `series`: models of one architecture (the `model_type` of the
+        checkpoint's config), whatever their training, embedded models apart from others; `params` in billions, those of
+        params/models.yaml, else counted in the checkpoint; `hub`, the hub id or ""; `source`, what was asked for.
+        Series keep the order asked.
 
     Raises:
         ModelUnavailable: names every model that cannot be had, with the reasons.
         ValueError: no model, or two of one name.
     """
-    rows, problems = [], []
-    for source in dict.fromkeys(models):
-        try:
-            rows.append(_about(source))
-        except ModelUnavailable as error:
-            problems.append(str(error))
-    if problems:
-        raise ModelUnavailable("\n".join([f"{len(problems)} of {len(models)} models cannot be had:", *problems]))
-    if not rows:
+    models = list(dict.fromkeys(models))
+    if not models:
         raise ValueError("a sweep needs at least one model")
+    rows = _every(models, _about)
     table = pd.DataFrame(rows)
     doubled = table[table["model"].duplicated(keep=False)]
     if len(doubled):
@@ -99,6 +94,19 @@ def lineup(models: Sequence[str]) -> pd.DataFrame:
     order = {series: i for i, series in enumerate(table["series"].unique())}
     table = table.assign(order=table["series"].map(order)).sort_values(["order", "params"], kind="stable")
     return table.drop(columns="order").reset_index(drop=True)
+
+
+def _every(models: Sequence[str], look: Callable[[str], Any]) -> list[Any]:
+    """What `look` says of each model; one error for all that cannot be had."""
+    found, problems = [], []
+    for model in models:
+        try:
+            found.append(look(model))
+        except ModelUnavailable as error:
+            problems.append(str(error))
+    if problems:
+        raise ModelUnavailable("\n".join([f"{len(problems)} of {len(models)} models cannot be had:", *problems]))
+    return found
 
 
 def _about(source: str) -> dict[str, Any]:
@@ -138,11 +146,12 @@ def run_sweep(
         datasets: names known to `load_dataset`; `dataset_paths`: where each lies, None for those that need no place.
         fields: the other fields of `StudyConfig`, the same for all.
 
-    All names and all data are looked at before the first run is begun.
+    All names are looked up, all data read and, where a run is left to do, models, devices and memory checked before the
+    first run begins.
 
     Raises:
         ModelUnavailable: some models cannot be had; the message names all of them.
-        ValueError: a name that does not exist, or paths that are not as many as data sets.
+        ValueError: a name or field that does not exist, or paths that are not as many as data sets.
         RuntimeError: of a whole data set a model read no sample.
     """
     paths = list(dataset_paths) if dataset_paths else [None] * len(datasets)
@@ -150,24 +159,33 @@ def run_sweep(
         raise ValueError(f"a sweep needs data sets, and a path (or None) for each: {len(datasets)} and {len(paths)}")
     table = lineup(models)
     vfkit.natural_suite(fields.get("families"), fields.get("family_params"))
-    configs = {}
+    configs, todo = {}, set()
     for dataset, path in dict(zip(datasets, paths, strict=True)).items():
-        asked = [StudyConfig(model=model, dataset=dataset, dataset_path=path, **fields) for model in table["source"]]
-        load_dataset(dataset, asked[0].n, asked[0].seed, path, **asked[0].dataset_options)
-        configs |= {(dataset, model): config for model, config in zip(table["model"], asked, strict=True)}
+        own = [StudyConfig(model=model, dataset=dataset, dataset_path=path, **fields) for model in table["source"]]
+        samples = own[0].load_samples()
+        configs |= {(dataset, model): config for model, config in zip(table["model"], own, strict=True)}
+        todo |= {config.model for config in own if not _finished(config, samples.fingerprint)}
+    if todo:
+        from vfkit.models.load import check  # needs torch, which looking at finished runs does not
+
+        device, dtype = own[0].device, own[0].dtype
+        _every([model for model in table["source"] if model in todo], lambda model: check(model, device, dtype))
     runs = {}
     for (dataset, model), config in configs.items():
         print(f"{model} on {dataset}:", end=" ", flush=True)
-        runs[dataset, model] = run_study(config, progress)
+        runs[dataset, model] = run = run_study(config, progress)
         _release()
-        samples = runs[dataset, model].manifest["samples"]
-        if samples["done"] == samples["failed"]:
-            raise RuntimeError(
-                f"{model} read no sample of {dataset}; the reasons: {runs[dataset, model].folder / 'errors'}"
-            )
+        if run.manifest["samples"]["done"] == run.manifest["samples"]["failed"]:
+            raise RuntimeError(f"{model} read no sample of {dataset}; the reasons are in {run.folder / 'errors'}")
     keys = ",".join(run.folder.name for run in runs.values())
     folder = Path(fields.get("out", "outputs"), "scaling", hashlib.sha256(keys.encode()).hexdigest()[:12])
     return Sweep(table, runs, folder)
+
+
+def _finished(config: StudyConfig, dataset: str) -> bool:
+    key = run_key(config, fingerprint(config.model, config.dtype), dataset)
+    run = Run(run_folder(config, key))
+    return (run.folder / "run.json").exists() and run.manifest["finished"] is not None
 
 
 def _release() -> None:

@@ -11,7 +11,8 @@ import numpy as np
 from PIL.Image import Image
 
 import vfkit
-from vfkit.images import ImageError, content_hash, load_image
+from vfkit.images import ImageError, content_hash, load_image, to_png
+from vfkit.perturb import ATTACKS
 from vfkit.readout import rules
 from vfkit.sample import Instance, Sample
 from vfkit.study import measures, store
@@ -86,13 +87,14 @@ def work(
                 plan.append((base, _held_once(one if base.readout.scored else _asked_once(one), held)))
         except Exception as error:
             errors.append(_error_row(base.sample, "all", "perturb", error))
+    plan += _adversarial(config, vlm, suite, bases, errors)
     opened = {base.sample.id: (base.images, base.image_id) for base in bases}
     plan += [(base, one) for base in bases for one in _controls(config, base, partners or {}, opened)]
     readouts = iter(_read(config, vlm, [(base.sample, one.images) for base, one in plan if one.applicable]))
     plan = [(base, one, next(readouts) if one.applicable else None) for base, one in plan]
     plan = [(base, Instance("base", "base", {}, base.images), base.readout) for base in bases] + plan
 
-    records, vectors, controls = [], [], []
+    records, vectors, controls, images = [], [], [], []
     spectra = {base.sample.id: measures.spectra_against(base.images) for base in bases if config.probes}
     for base, instance, readout in plan:
         try:
@@ -104,6 +106,7 @@ def work(
                 row |= measures.measures(readout, base.readout, instance.images, spectra[base.sample.id])
                 if config.keep_vectors or instance.family == "base":
                     vectors += measures.vectors(base.sample.id, instance.name, readout)
+            images += _kept_images(base, instance)
             records.append(row)
         except Exception as error:
             errors.append(_error_row(base.sample, instance.name, "read", error))
@@ -111,7 +114,9 @@ def work(
     verified = _verify(vlm, bases[:verify], plan)
     ids = [sample.id for sample in chunk]
     asked = [_sample_row(base.sample) for base in bases]
-    store.write_part(folder, ids, records, samples=asked, errors=errors, vectors=vectors, controls=controls)
+    store.write_part(
+        folder, ids, records, samples=asked, errors=errors, vectors=vectors, controls=controls, images=images
+    )
     counters = Counter(vlm.counters)
     counters.subtract(before)
     return Done(len(chunk), len(chunk) - len(bases), len(errors), verified, counters)
@@ -146,6 +151,27 @@ def _asked_once(instance: Instance) -> Instance:
 def _held_once(instance: Instance, held: dict[str, Image]) -> Instance:
     """The instance with images of equal content, which questions on one image have many of, held in memory once."""
     return replace(instance, images=tuple(held.setdefault(content_hash(image), image) for image in instance.images))
+
+
+def _adversarial(config: StudyConfig, vlm, suite, bases: list[Base], errors: list[dict]) -> list[tuple[Base, Instance]]:
+    """What the suite's attacks make of all bases; `errors` gains a row for each image that fails."""
+    if not suite.attacks or not bases:
+        return []
+    from vfkit.attack import attacked
+
+    what = [(base.sample, base.images, base.readout.scores(config.rule)) for base in bases]
+    made = attacked(vlm, what, suite.attacks, config.rule, config.batch_tokens)
+    pairs = [(base, one) for base, each in zip(bases, made, strict=True) for one in each]
+    errors += [_error_row(base.sample, "attack", "attack", one) for base, one in pairs if isinstance(one, Exception)]
+    return [(base, one) for base, one in pairs if not isinstance(one, Exception)]
+
+
+def _kept_images(base: Base, instance: Instance) -> list[dict[str, Any]]:
+    """Adversarial images and their controls as they were scored: too dear to be made again for a look at them."""
+    if instance.family.removesuffix("_noise") not in ATTACKS:
+        return []
+    who = {"sample_id": base.sample.id, "instance": instance.name}
+    return [who | {"number": i, "png": to_png(image)} for i, image in enumerate(instance.images)]
 
 
 def _controls(config: StudyConfig, base: Base, partners: Partners, opened: dict[str, tuple]) -> list[Instance]:

@@ -1,0 +1,290 @@
+"""The spectral suite: bands that partition the plane, noise that keeps to its band and size, and the suite's tables."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from vfkit import figures, metrics, paper
+from vfkit.perturb import NATURAL_FAMILIES, NotApplicable, natural_suite, spectral
+from vfkit.sample import Sample
+
+SIDES = st.integers(1, 40)
+
+
+def picture(width=48, height=40, seed=0, low=60, high=190) -> Image.Image:
+    """Far from black and white, so that nothing is clipped."""
+    return Image.fromarray(np.random.default_rng(seed).integers(low, high, (height, width, 3), dtype=np.uint8))
+
+
+def levels(image, base) -> np.ndarray:
+    return np.asarray(image, float) - np.asarray(base, float)
+
+
+# --- masks ------------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIDES, SIDES, st.floats(0, 1))
+def test_low_and_high_partition_the_plane(height, width, cutoff):
+    low, high = (spectral.mask(height, width, band, cutoff) for band in ("low", "high"))
+    assert low.shape == (height, width // 2 + 1)
+    assert (low ^ high).all() and spectral.mask(height, width, "all", cutoff).all()
+    assert low[0, 0]  # the mean
+    whole = np.random.default_rng(0).normal(size=(height, width, 3))
+    parts = [spectral.project(whole, band, cutoff) for band in ("low", "high")]
+    np.testing.assert_allclose(sum(parts), whole, atol=1e-12)
+    for band, part in zip(("low", "high"), parts, strict=True):
+        assert spectral.leakage(part, band, cutoff) < 1e-20 or np.abs(part).max() < 1e-12
+
+
+def test_low_is_a_tenth_of_the_plane():
+    keep, weight = spectral.mask(512, 512, "low"), spectral.weights(512)
+    assert (keep * weight).sum() / 512**2 == pytest.approx(0.098, abs=0.001)
+
+
+@pytest.mark.parametrize("height, width", [(8, 8), (7, 9), (1, 6), (5, 1)])
+def test_leakage_is_the_share_of_the_whole_plane(height, width):
+    array = np.random.default_rng(1).normal(size=(height, width, 3))
+    full = np.abs(np.fft.fft2(array, axes=(0, 1))) ** 2
+    fy, fx = np.fft.fftfreq(height)[:, None], np.fft.fftfreq(width)
+    outside = np.sqrt(fx**2 + fy**2) / np.sqrt(0.5) > 0.4
+    assert spectral.leakage(array, "low", 0.4) == pytest.approx(full[outside].sum() / full.sum())
+    assert spectral.leakage(array, "all", 0.4) == 0 and spectral.leakage(0 * array, "low", 0.4) == 0
+
+
+# --- noise ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("band", spectral.BANDS)
+@pytest.mark.parametrize("eps", [4 / 255, 16 / 255])
+def test_noise_has_its_size_and_its_band(band, eps):
+    base = picture(64, 48)
+    for scaling in spectral.SCALINGS:
+        delta = levels(spectral.noise(base, eps, band, scaling, 0.25, "a"), base) / 255
+        size = np.abs(delta).max() if scaling == "max" else np.sqrt(np.square(delta).mean())
+        assert size == pytest.approx(eps, abs=0.5 / 255 if scaling == "max" else 0.05 * eps)
+        assert spectral.leakage(delta, band, 0.25) < (0.15 if eps < 0.02 else 0.02)  # rounding is noise of its own
+    drawn = spectral.band_noise(48, 64, band, 0.25, "a")
+    assert spectral.leakage(drawn, band, 0.25) < 1e-9
+
+
+def test_noise_is_drawn_by_its_seed_and_shared_by_all_sizes():
+    base = picture()
+    four, eight = (levels(spectral.noise(base, k / 255, "low", "max", 0.25, "s"), base) for k in (8, 16))
+    assert np.corrcoef(four.ravel(), eight.ravel())[0, 1] > 0.98
+    again = levels(spectral.noise(base, 8 / 255, "low", "max", 0.25, "s"), base)
+    other = levels(spectral.noise(base, 8 / 255, "low", "max", 0.25, "t"), base)
+    assert (four == again).all() and (four != other).any()
+    assert not levels(spectral.noise(base, 0.0, "high", "rms", 0.25, "s"), base).any()
+
+
+def test_a_pixel_has_no_high_frequencies():
+    with pytest.raises(NotApplicable, match="no high frequencies"):
+        spectral.noise(Image.new("RGB", (1, 1)), 0.1, "high", "max", 0.25, "s")
+
+
+# --- ablation ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(SIDES, SIDES, st.integers(0, 9))
+def test_passing_everything_returns_the_image_and_nothing_its_mean(width, height, seed):
+    image = picture(width, height, seed, 0, 256)
+    assert not levels(spectral.low_pass(image, 1.0), image).any()
+    assert not levels(spectral.high_pass(image, 0.0), image).any()
+    mean = np.asarray(image, float).mean(axis=(0, 1))
+    for flat in (spectral.low_pass(image, 0.0), spectral.high_pass(image, 1.0)):
+        assert np.abs(np.asarray(flat) - mean).max() <= 0.5 + 1e-9
+
+
+def test_low_and_high_pass_are_the_two_parts_of_an_image():
+    image = picture()
+    mean = np.asarray(image, float).mean(axis=(0, 1))
+    both = np.asarray(spectral.low_pass(image, 0.4), float) + np.asarray(spectral.high_pass(image, 0.4), float)
+    assert np.abs(both - mean - np.asarray(image, float)).max() <= 1 + 1e-9  # two roundings
+
+
+# --- the suite --------------------------------------------------------------------------------------------------------
+
+SAMPLE = Sample("s", (picture(),), "What?", ("a", "b", "c"))
+
+
+def test_the_spectral_families_are_asked_for_by_name():
+    assert not {"noise_low", "low_pass", "pgd_low"} & set(NATURAL_FAMILIES)
+    suite = natural_suite(["noise_low", "noise_high", "noise_all", "low_pass", "high_pass", "pgd_low"])
+    instances = suite.instances(SAMPLE, 0)
+    names = [one.name for one in instances]
+    assert len(set(names)) == len(names) == 3 * 2 * 5 * 5 + 2 * 10
+    assert {"noise_low_max_8_0", "noise_all_rms_16_4", "low_pass_0.111", "high_pass_1.0"} <= set(names)
+    assert list(suite.attacks) == ["pgd_low"]  # whose instances need the model
+
+
+def test_noise_records_what_it_measures_after_rounding():
+    suite = natural_suite("noise_low", {"noise_low": {"eps": [8 / 255], "scaling": "max", "trials": 2}})
+    first, second = suite.instances(SAMPLE, 0)
+    delta = levels(first.images[0], SAMPLE.images[0]) / 255
+    assert first.params["max_abs"] == pytest.approx(np.abs(delta).max(), abs=1e-6)
+    assert first.params["rms"] == pytest.approx(np.sqrt(np.square(delta).mean()), abs=1e-6)
+    assert first.params["leakage_8bit"] == pytest.approx(spectral.leakage(delta, "low"), abs=1e-6)
+    assert json.dumps(first.params) and levels(first.images[0], second.images[0]).any()
+
+
+def test_bands_share_their_draws_and_samples_do_not():
+    one = natural_suite(["noise_low", "noise_high", "noise_all"]).instances(SAMPLE, 0)
+    low, high, whole = (levels(x.images[0], SAMPLE.images[0]) for x in one if x.name.endswith("rms_16_0"))
+    parts = [np.corrcoef(part.ravel(), whole.ravel())[0, 1] for part in (low, high)]
+    assert parts[0] == pytest.approx(0.31, abs=0.05) and parts[1] > 0.9  # roots of their shares of the plane
+    other = Sample("t", SAMPLE.images, "What?", ("a", "b"))
+    (same,) = (x for x in natural_suite("noise_low").instances(other, 0) if x.name == "noise_low_rms_16_0")
+    assert abs(np.corrcoef(low.ravel(), levels(same.images[0], SAMPLE.images[0]).ravel())[0, 1]) < 0.5
+
+
+@pytest.mark.parametrize(
+    "family, params, says",
+    [
+        ("noise_low", {"trials": 0}, "trials"),
+        ("noise_low", {"scaling": ["peak"]}, "scaling"),
+        ("noise_low", {"eps": [-0.1]}, "eps"),
+        ("low_pass", {"cutoff": [1.5]}, "cutoff"),
+        ("pgd_low", {"steps": 0}, "steps"),
+        ("pgd_low", {"target": "best"}, "target"),
+        ("pgd_low", {"epsilon": 0.1}, "eps"),
+    ],
+)
+def test_impossible_parameters_are_refused_before_any_sample(family, params, says):
+    with pytest.raises(ValueError, match=says):
+        natural_suite(family, {family: params})
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def record(sample, family="base", prediction=0, params=(), logp=(-1.0, -3.0), name=None):
+    scores = np.array(logp)
+    return {
+        "sample_id": sample, "image_id": sample, "family": family, "instance": name or f"{family}{params}",
+        "params": json.dumps(dict(params)), "applicable": True, "base_prediction": 0, "prediction": prediction,
+        "margin": abs(scores[0] - scores[1]), "base_margin": scores[0] - scores[1], "tied": False, "answer": 0,
+        "logp_text": scores, "logp_end": 0 * scores, "logp_letter": scores, "n_tokens": np.array([1, 1]),
+    }  # fmt: skip
+
+
+def noise_row(sample, band, trial, flips, eps=8 / 255, scaling="rms"):
+    measured = {"rms": eps, "max_abs": 4 * eps, "leakage_8bit": 0.01, "scaling": scaling, "eps": eps, "trial": trial}
+    return record(sample, f"noise_{band}", int(flips), tuple(measured.items()), (-1.0, -1.5))
+
+
+def test_noise_table_and_the_test_of_h1_against_h2():
+    rows = [record(str(i)) for i in range(12)]
+    for i in range(12):
+        for trial in range(4):
+            rows += [
+                noise_row(str(i), "low", trial, trial < 2),
+                noise_row(str(i), "high", trial, trial == 3 and i == 0),
+            ]
+    frame = pd.DataFrame(rows)
+    table = metrics.noise_table(frame).set_index("family")
+    assert table.loc["noise_low", ["samples", "instances", "IFR", "eps", "margin"]].tolist() == [12, 48, 0.5, 8.0, 0.5]
+    assert table.loc["noise_high", "IFR"] == pytest.approx(1 / 48)
+    test = metrics.band_test(frame)
+    assert test.verdict.tolist() == ["H1: low flips more"] * 2 and np.isnan(test.eps.iloc[-1])
+    assert test.difference.iloc[0] == pytest.approx(0.5 - 1 / 48)
+    assert (test.difference_90_low >= test.difference_low).all()
+    assert metrics.band_test(frame, bound=0.9).verdict.unique().tolist() == ["H2: equivalent"]
+    assert metrics.band_test(frame, scaling="max").verdict.tolist() == ["undecided"]  # nothing was scaled so
+    still = frame[(frame.prediction == 0)]
+    assert metrics.band_test(still).verdict.unique().tolist() == ["nothing flips"]
+
+
+def ablation(sample, family, flips):
+    cutoffs = np.linspace(0, 1, len(flips))
+    return [
+        record(sample, family, int(flip), (("cutoff", float(cutoff)),))
+        for cutoff, flip in zip(cutoffs, flips, strict=True)
+    ]
+
+
+def test_thresholds_are_where_an_answer_leaves_for_good():
+    rows = [record(name) for name in "abc"]
+    rows += ablation("a", "low_pass", [1, 1, 0, 1, 0]) + ablation("a", "high_pass", [0, 1, 0, 1, 1])
+    rows += ablation("b", "low_pass", [0, 1, 1, 1, 0]) + ablation("b", "high_pass", [0, 0, 0, 0, 1])
+    rows += ablation("c", "low_pass", [1, 1, 1, 1, 1]) + ablation("c", "high_pass", [0, 0, 1, 1, 0])
+    frame = pd.DataFrame(rows)
+    found = metrics.thresholds(frame).pivot(index="sample_id", columns="family", values="threshold")
+    np.testing.assert_array_equal(found["low_pass"], [0.25, np.nan, 1.0])
+    np.testing.assert_array_equal(found["high_pass"], [0.75, 1.0, np.nan])
+    table = metrics.threshold_table(frame).set_index("family")
+    assert table.loc["low_pass", ["samples", "left", "threshold"]].tolist() == [3, 2, 0.625]
+    assert metrics.ablation_table(frame).query("family == 'low_pass'").IFR.tolist() == pytest.approx(
+        [2 / 3, 1, 2 / 3, 1, 1 / 3]
+    )
+
+
+def attack_row(sample, noise=False, prediction=0, logp=(-2.0, -3.0), **more):
+    params = {"eps": 8 / 255, "target": "", "label": 0, "trace": [2.0, -1.0], "leakage": 0.004, "leakage_8bit": 0.02}
+    params |= {"max_abs": 8 / 255, "rms": 5 / 255} | more
+    return record(
+        sample, "pgd_low_noise" if noise else "pgd_low", prediction, tuple(params.items()), logp, "x" + str(noise)
+    )
+
+
+def test_success_is_a_flip_that_lowered_the_base_answer():
+    rows = [record(str(i)) for i in range(4)]
+    rows += [attack_row("0", prediction=1, logp=(-4.0, -1.0))]  # the base answer fell, the other rose
+    rows += [attack_row("1", prediction=1, logp=(-0.5, -0.1))]  # flipped, but the base answer rose
+    rows += [attack_row("2", logp=(-2.0, -3.0))]  # fell, but was kept
+    rows += [attack_row("3", prediction=1, logp=(-9.0, -1.0))]
+    rows += [attack_row(str(i), True, int(i == 3), (-1.1, -1.0)) for i in range(4)]
+    (row,) = metrics.attack_table(pd.DataFrame(rows)).to_dict("records")
+    assert (row["samples"], row["success_rate"], row["flip_rate"], row["control_rate"]) == (4, 0.5, 0.75, 0.25)
+    assert row["difference"] == 0.25 and row["eps"] == 8 and row["p"] == 1.0
+    beside = paper.beside(metrics.attack_table(pd.DataFrame(rows)))
+    assert beside.success_rate_published.tolist() == [0.79]
+    trace = metrics.trace_table(pd.DataFrame(rows))
+    assert trace.step.tolist() == [0, 1] and trace.margin.tolist() == [2.0, -1.0]
+    audit = metrics.audit_table(pd.DataFrame(rows)).set_index("family")
+    assert audit.loc["pgd_low", ["max_abs", "rms", "leakage_max", "within_share"]].tolist() == [8.0, 5.0, 0.004, 1.0]
+    worse = pd.DataFrame(rows + [record("4"), attack_row("4", max_abs=9 / 255)])
+    assert metrics.audit_table(worse).set_index("family").loc["pgd_low", "within_share"] == pytest.approx(0.8)
+
+
+def test_success_of_a_targeted_attack_is_reaching_its_target():
+    rows = [record(str(i)) for i in range(2)]
+    rows += [
+        attack_row("0", prediction=1, target="last", label=1),
+        attack_row("1", prediction=0, target="last", label=1),
+    ]
+    missed = attack_row("2", target="last", label=1) | {"applicable": False, "prediction": None}
+    (row,) = metrics.attack_table(pd.DataFrame([*rows, record("2"), missed])).to_dict("records")
+    assert (row["target"], row["samples"], row["success_rate"], row["not_applicable"]) == ("last", 2, 0.5, 1)
+    assert np.isnan(row["control_rate"])
+
+
+def test_figures_show_every_number(tmp_path):
+    rows = [record(name) for name in "ab"]
+    for name in "ab":
+        rows += ablation(name, "low_pass", [1, 0, 0]) + ablation(name, "high_pass", [0, 1, 1])
+        rows += [noise_row(name, band, 0, True, eps) for band in ("low", "high") for eps in (4 / 255, 8 / 255)]
+        rows += [attack_row(name, prediction=1, logp=(-4.0, -1.0)), attack_row(name, True)]
+    frame = pd.DataFrame(rows)
+    (ax,) = figures.plot_noise(metrics.noise_table(frame), floor=0.0)
+    assert [tuple(line.get_ydata()) for line in ax.lines[:2]] == [(100, 100), (100, 100)]
+    axes = figures.plot_ablation(metrics.ablation_table(frame), metrics.threshold_table(frame))
+    assert any("2 of 2 answers leave" in line.get_label() for line in axes[0].lines)
+    ax = figures.plot_attacks(paper.beside(metrics.attack_table(frame)))
+    assert any("published" in line.get_label() for line in ax.lines)
+    (ax,) = figures.plot_traces(metrics.trace_table(frame))
+    assert tuple(ax.lines[0].get_ydata()) == (2.0, -1.0)
+    base = picture()
+    item = {"base_image": base, "image": spectral.noise(base, 8 / 255, "low", "max", 0.25, "s"), "family": "pgd_low_8"}
+    item |= {"question": "What $is$ it?", "base_answer": "a", "answer": "b"}
+    axes = figures.plot_adversarial([item])
+    assert axes.shape == (1, 4) and "8 grey levels" in axes[0, 1].get_title("left")
+    figures.save(axes[0, 0].figure, tmp_path, "panel", frame[["sample_id"]])
+    with pytest.raises(ValueError, match="at least one"):
+        figures.plot_adversarial([])

@@ -1,0 +1,166 @@
+"""Figures of the spectral suite: noise, ablation, attacks, and what an adversarial image looks like."""
+
+from textwrap import fill, shorten
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
+
+from vfkit.figures.labels import _by_family, _legend, _whiskers
+from vfkit.figures.style import BLUE, GREY, INK, ORANGE, RED, styled
+
+_COLOURS = {"low": BLUE, "high": ORANGE, "all": GREY, "pixel": GREY}
+_SCALINGS = {"max": "largest value = eps", "rms": "RMS = eps"}
+_ANSWER_WIDTH = 30
+
+
+@styled()
+def plot_noise(table: pd.DataFrame, floor: float | None = None) -> np.ndarray:
+    """Flip rate against eps, by band, one panel for each scaling (HI F.1).
+
+    Args:
+        table: of `metrics.noise_table`. floor: flip rate of `identity`, drawn as a line.
+    """
+    scalings = [scaling for scaling in _SCALINGS if (table["scaling"] == scaling).any()]
+    fig, axes = plt.subplots(1, max(len(scalings), 1), figsize=(9.2, 3.6), sharey=True, squeeze=False)
+    for ax, scaling in zip(axes[0], scalings, strict=False):
+        for family, own in table[table["scaling"] == scaling].groupby("family", sort=False):
+            band, n = (
+                family.removeprefix("noise_"),
+                f"n = {own['instances'].min():,} in {own['samples'].min():,} samples",
+            )
+            _line(ax, own, "eps", "IFR", _COLOURS[band], f"{band} frequencies, {n}", 100)
+        if floor is not None:
+            ax.axhline(100 * floor, color=INK, linestyle="--", linewidth=1, label="noise floor (identity)", zorder=1)
+        ax.set(xscale="log", title=f"{_SCALINGS[scaling]}", xlabel="eps (grey levels of 255)")
+        ax.set_xticks(levels := sorted(table["eps"].unique()), [f"{level:g}" for level in levels])
+        ax.minorticks_off()
+    axes[0, 0].set_ylabel("Instance flip rate (%)")
+    _legend(fig, axes[0])
+    return axes[0]
+
+
+@styled()
+def plot_ablation(table: pd.DataFrame, thresholds: pd.DataFrame) -> np.ndarray:
+    """Flip rate and base-label margin against the cutoff, with the mean thresholds as lines (HI F.2).
+
+    Args:
+        table: of `metrics.ablation_table`. thresholds: of `metrics.threshold_table`.
+    """
+    fig, axes = plt.subplots(1, 2, figsize=(9.2, 3.8))
+    for family, colour in (("low_pass", BLUE), ("high_pass", ORANGE)):
+        own, kept = table[table["family"] == family], "low" if family == "low_pass" else "high"
+        if own.empty:
+            continue
+        label = f"{kept} frequencies kept, n = {own['samples'].min():,}"
+        _line(axes[0], own, "cutoff", "IFR", colour, label, 100)
+        _line(axes[1], own, "cutoff", "margin", colour, label, 1)
+        for row in thresholds[(thresholds["family"] == family) & (thresholds["left"] > 0)].itertuples():
+            label = f"mean threshold, {row.left:,} of {row.samples:,} answers leave"
+            axes[0].axvline(row.threshold, color=colour, linestyle=":", linewidth=1.4, label=f"{kept}: {label}")
+    axes[1].axhline(0, color=INK, linewidth=0.8, zorder=1)
+    axes[0].set_ylabel("Answers that left the clean one (%)")
+    axes[1].set_ylabel("Base-label margin (nats)")
+    for ax in axes:
+        ax.set_xlabel("Cutoff (1: highest frequency)")
+    _legend(fig, axes)
+    return axes
+
+
+@styled()
+def plot_attacks(table: pd.DataFrame) -> Axes:
+    """Attack success and the flip rate of noise of the same band and size; after `paper.beside`, HI's bound (HI F.3).
+
+    Args:
+        table: of `metrics.attack_table`.
+    """
+    shown = table.assign(family=[f"{row.family.replace('_', ' ')}, eps {row.eps:g}" for row in table.itertuples()])
+    fig, (ax,) = _by_family(shown, 1, [f"n = {row.samples:,} samples" for row in table.itertuples()])
+    fig.set_size_inches(6.6, 1.9 + 0.48 * max(len(table), 1))
+    _whiskers(ax, shown, "success_rate", RED, "attack: answer flipped and its score fell", -0.14)
+    _whiskers(ax, shown, "control_rate", GREY, "noise of the same band and size: answer flipped", 0.14)
+    if "success_rate_published" in table and table["success_rate_published"].notna().any():
+        source = next(filter(None, table["published_source"]))
+        y = np.arange(len(table)) - 0.14
+        label = f"published: more than this, {source}"
+        ax.plot(
+            100 * table["success_rate_published"], y, ">", mfc="none", mec=INK, linestyle="", markersize=7, label=label
+        )
+    ax.set(xlim=(-3, 103), xlabel="Share of samples (%)")
+    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=1)
+    return ax
+
+
+@styled()
+def plot_traces(table: pd.DataFrame) -> np.ndarray:
+    """The base-label margin step by step, one panel for each eps, one line for each attack.
+
+    Args:
+        table: of `metrics.trace_table`.
+    """
+    levels = sorted(table["eps"].unique())
+    fig, axes = plt.subplots(
+        1, max(len(levels), 1), figsize=(1.2 + 4 * max(len(levels), 1), 3.6), sharey=True, squeeze=False
+    )
+    for ax, eps in zip(axes[0], levels, strict=False):
+        for family, own in table[table["eps"] == eps].groupby("family", sort=False):
+            mode = family.removeprefix("pgd_")
+            _line(ax, own, "step", "margin", _COLOURS[mode], f"{mode}, n = {own['samples'].min():,}", 1)
+        ax.axhline(0, color=INK, linewidth=0.8, zorder=1)
+        ax.set(title=f"eps {eps:g}", xlabel="Step of the attack")
+    axes[0, 0].set_ylabel("Base-label margin (nats)")
+    _legend(fig, axes[0])
+    return axes[0]
+
+
+@styled()
+def plot_adversarial(items: list[dict], cutoff: float = 0.25) -> np.ndarray:
+    """Clean image, perturbation (amplified around grey), adversarial image, and the perturbation's spectrum.
+
+    Args:
+        items: of `vfkit.study.gallery.adversarial`. cutoff: drawn as a circle in the spectrum.
+
+    Returns:
+        Axes [item, 4].
+
+    Raises:
+        ValueError: no items.
+    """
+    if not items:
+        raise ValueError("a panel needs at least one item")
+    fig, axes = plt.subplots(len(items), 4, figsize=(9.6, 2.75 * len(items)), squeeze=False)
+    for row, item in zip(axes, items, strict=True):
+        clean, image = (np.asarray(item[name], dtype=float) / 255 for name in ("base_image", "image"))
+        delta = image - clean
+        gain = 0.5 / max(np.abs(delta).max(), 1 / 255)
+        power = np.abs(np.fft.fftshift(np.fft.fft2(delta, axes=(0, 1)), axes=(0, 1))) ** 2
+        power = 10 * np.log10(np.maximum(power.mean(axis=2), 1e-12))
+        row[0].imshow(clean)
+        row[1].imshow(np.clip(0.5 + gain * delta, 0, 1))
+        row[2].imshow(image)
+        row[3].imshow(power, extent=(-0.5, 0.5, -0.5, 0.5), vmin=power.max() - 60, cmap="magma")
+        row[3].add_patch(plt.Circle((0, 0), cutoff * np.sqrt(0.5), fill=False, color="white", linestyle="--"))
+        question = fill(shorten(str(item["question"]), 66, placeholder=" ..."), _ANSWER_WIDTH)
+        row[0].set_title(question, fontsize=8, parse_math=False)
+        row[1].set_title(f"perturbation x {gain:.0f}\nat most {255 * np.abs(delta).max():.0f} grey levels", fontsize=8)
+        row[2].set_title(item["family"].replace("_", " "), fontsize=8)
+        row[3].set_title("its spectrum, 60 dB", fontsize=8)
+        for ax, name, colour in ((row[0], "base_answer", BLUE), (row[2], "answer", RED)):
+            text = shorten(f"answer: {item[name]}", 60, placeholder=" ...")
+            ax.set_xlabel(fill(text, _ANSWER_WIDTH), color=colour, weight="bold", fontsize=8, parse_math=False)
+        for ax in row:
+            ax.set(xticks=[], yticks=[])
+            ax.grid(visible=False)
+        row[3].set_xlabel("cycles per pixel, -0.5 to 0.5;\ndashed: the cutoff", fontsize=7)
+    return axes
+
+
+def _line(ax: Axes, table: pd.DataFrame, x: str, y: str, colour: str, label: str, scale: float) -> None:
+    """Values with their interval as a band."""
+    at = table[x].to_numpy(float)
+    low, value, high = (scale * table[f"{y}{end}"].to_numpy(float) for end in ("_low", "", "_high"))
+    ax.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)
+    ax.plot(at, value, "o-", color=colour, markersize=3.5, linewidth=1.4, label=label)
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))

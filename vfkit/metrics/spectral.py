@@ -1,0 +1,257 @@
+"""The spectral suite's tables: noise, ablation, thresholds, attacks and what they really did (HI 6, F; PROTOCOL 11).
+
+What counts, what a flip is, and the intervals are as in `vfkit.metrics.labels`. Parameters of an instance come from its
+record's `params`. eps, maxima and RMS are given in grey levels: 8 is 8/255 of the range of pixel values.
+"""
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from vfkit.metrics import stats
+from vfkit.metrics.labels import _counted, _join, _number, _require, _rows
+from vfkit.perturb import ATTACKS
+from vfkit.readout.rules import scores
+
+NOISE = ("noise_low", "noise_high", "noise_all")
+ABLATIONS = ("low_pass", "high_pass")
+BOUND = 0.05  # of the equivalence test: flip rates that differ by less count as the same
+
+
+def noise_table(records: pd.DataFrame) -> pd.DataFrame:
+    """Flip rate and margins by band, scaling and eps (HI F.1).
+
+    Returns:
+        Rows (`family`, `scaling`, `eps`): `samples`, `instances`, `IFR` and the base-label `margin` with their
+        intervals, `margin_sd` over instances, and the mean `rms` and `max_abs` of the noise in the 8-bit image.
+    """
+    rows = _spectral(records, NOISE, "scaling", "eps", "rms", "max_abs")
+    table = _rates(rows, ["family", "scaling", "eps"])
+    grouped = rows.groupby(["family", "scaling", "eps"], sort=False)
+    return _tidy(table.assign(rms=grouped.rms.mean(), max_abs=grouped.max_abs.mean()), NOISE)
+
+
+def ablation_table(records: pd.DataFrame) -> pd.DataFrame:
+    """Flip rate and margins by what is kept, low or high frequencies, and the cutoff (HI F.2).
+
+    Returns:
+        Rows (`family`, `cutoff`), else as `noise_table`.
+    """
+    rows = _spectral(records, ABLATIONS, "cutoff")
+    return _tidy(_rates(rows, ["family", "cutoff"]), ABLATIONS)
+
+
+def thresholds(records: pd.DataFrame) -> pd.DataFrame:
+    """The cutoff at which each sample's answer leaves the clean one and stays away (HI F.2).
+
+    Low-pass: the largest cutoff at and below which every answer differs from the clean one. High-pass: the smallest at
+    and above which every one does.
+
+    Returns:
+        `family`, `sample_id`, `image_id`, `cutoffs` read, `threshold`; NaN where the answer never stays away.
+    """
+    rows = _spectral(records, ABLATIONS, "cutoff")
+    found = []
+    for (family, sample), part in rows.groupby(["family", "sample"], sort=False):
+        part = part.sort_values("cutoff", ascending=family == "low_pass")
+        away = part.flip.cumprod().to_numpy(bool)  # from the end where least is left, as long as it stays away
+        threshold = part.cutoff.to_numpy()[away][-1] if away.any() else np.nan
+        found.append((family, sample, part.image.iloc[0], len(part), threshold))
+    return pd.DataFrame(found, columns=["family", "sample_id", "image_id", "cutoffs", "threshold"])
+
+
+def threshold_table(records: pd.DataFrame) -> pd.DataFrame:
+    """Thresholds by family.
+
+    Returns:
+        `samples`; `left`, how many answers leave, and `left_share` of the samples; of those that do, the mean
+        `threshold` with its interval, and `lower`, `median`, `upper` quartile.
+    """
+    found = thresholds(records)
+    left = found.threshold.notna()
+    grouped = found.groupby("family", sort=False)
+    table = grouped.size().to_frame("samples").assign(left=left.groupby(found.family).sum())
+    table = _join(table, "left_share", stats.mean(left, found.image_id, found.family))
+    table = _join(table, "threshold", stats.mean(found.threshold, found.image_id, found.family))
+    for name, q in (("lower", 0.25), ("median", 0.5), ("upper", 0.75)):
+        table[name] = grouped.threshold.quantile(q)
+    return _tidy(table, ABLATIONS)
+
+
+def attack_table(records: pd.DataFrame, rule: str = "paper") -> pd.DataFrame:
+    """Attack success beside noise of the same band and size (HI F.3).
+
+    Success: the answer flipped **and** the score of the base answer fell; with a target, the answer is the target.
+
+    Args:
+        rule: the study's scoring rule.
+
+    Returns:
+        Rows (`family`, `eps`, `target`): `samples` attacked, `success_rate` and `flip_rate` (answers changed),
+        `control_rate`, the flip rate of the noise, and the paired `difference` success - control, all with intervals;
+        `p` of McNemar's test (a sample's control flips if any of its draws did) and `p_holm`; and `not_applicable`.
+    """
+    rows = _attacks(records, rule)
+    keys = ["family", "eps", "target"]
+    own, noise = rows[~rows.noise], rows[rows.noise]
+    table = own.groupby(keys, sort=False)["sample"].nunique().to_frame("samples")
+    for name in ("success", "flip"):
+        found = stats.mean(own[name], own.image, pd.MultiIndex.from_frame(own[keys]))
+        table = _join(table, f"{name}_rate", _keyed(found, keys))
+    tests, ends = [], {"value": "", "low": "_low", "high": "_high"}
+    for key in table.index:
+        pair = [part[(part[keys] == list(key)).all(axis=1)] for part in (own, noise)]
+        pair[0], pair[1] = pair[0].assign(hit=pair[0].success.astype(float)), pair[1].assign(hit=pair[1].flip * 1.0)
+        control = stats.mean(pair[1].hit, pair[1].image) if len(pair[1]) else None
+        test = stats.paired_difference(*pair, "hit", "one", on="sample", cluster="image")
+        either = pd.concat([part.groupby("sample").hit.max() for part in pair], axis=1, join="inner") > 0
+        bounds = dict.fromkeys(("value", "low", "high"), np.nan) if control is None else control.iloc[0]
+        test = {"difference": test["difference"], "difference_low": test["low"], "difference_high": test["high"]}
+        test |= stats.mcnemar(either.iloc[:, 0], either.iloc[:, 1])
+        tests.append({f"control_rate{end}": bounds[name] for name, end in ends.items()} | test)
+    table = table.join(pd.DataFrame(tests, index=table.index))
+    table["not_applicable"] = _not_applicable(records).reindex(table.index, fill_value=0)
+    if len(table):
+        table["p_holm"] = stats.holm(table["p"])
+    return _tidy(table, ATTACKS)
+
+
+def trace_table(records: pd.DataFrame) -> pd.DataFrame:
+    """The margin that an attack lowers, step by step, each step read as an 8-bit image: rows (`family`, `eps`, `step`)
+    with `samples` and the mean `margin` with its interval. Step 0 is the clean image."""
+    rows = _spectral(records, ATTACKS, "eps", "trace", "target")
+    rows = rows[rows.target == ""]
+    rows = rows.assign(step=rows.trace.map(lambda trace: list(range(len(trace))))).explode(["trace", "step"])
+    keys = ["family", "eps", "step"]
+    table = rows.groupby(keys, sort=False)["sample"].nunique().to_frame("samples")
+    found = stats.mean(rows.trace.astype(float), rows.image, pd.MultiIndex.from_frame(rows[keys]))
+    return _tidy(_join(table, "margin", _keyed(found, keys)), ATTACKS)
+
+
+def audit_table(records: pd.DataFrame) -> pd.DataFrame:
+    """What perturbations measure: did they keep to their band and bounds?
+
+    Returns:
+        Rows (`family`, `scaling`, `eps`): `instances`; `max_abs` (the largest of all), mean `rms`, both after rounding
+        to 8 bits; mean and largest `leakage`, the share of energy outside the band, before rounding (attacks) and
+        after it (`leakage_8bit`); `within_share` of instances whose largest value is at most eps + half a grey level
+        (noise scaled by RMS has no such bound).
+    """
+    families = (*NOISE, *(f"{family}{end}" for family in ATTACKS for end in ("", "_noise")))
+    rows = _spectral(records, families, "scaling", "eps", "rms", "max_abs", "leakage", "leakage_8bit")
+    rows["scaling"] = rows.scaling.fillna("max")
+    rows["within"] = (rows.max_abs <= rows.eps + 0.5 + 1e-4).astype(float).where(rows.scaling == "max")
+    grouped = rows.groupby(["family", "scaling", "eps"], sort=False)
+    table = grouped.size().to_frame("instances").assign(max_abs=grouped.max_abs.max(), rms=grouped.rms.mean())
+    for name in ("leakage", "leakage_8bit"):
+        table[name], table[f"{name}_max"] = grouped[name].mean(), grouped[name].max()
+    return _tidy(table.assign(within_share=grouped.within.mean()), families)
+
+
+def band_test(records: pd.DataFrame, scaling: str = "rms", bound: float = BOUND) -> pd.DataFrame:
+    """Low-frequency dominance (H1) or cross-frequency sensitivity (H2)? Flip rate low - high, paired by sample.
+
+    Args:
+        scaling: `rms` compares bands at equal strength. bound: rates that differ by less count as the same.
+
+    Returns:
+        One row per eps and one over all (`eps` NaN): `samples`, `low_rate`, `high_rate`, their `difference` with its
+        95 % interval, the same as `difference_90` with its 90 % interval, `bound_rate`, and `verdict`:
+        `H2: equivalent` if the 90 % interval lies within the bound (two one-sided tests at 5 %); else
+        `H1: low flips more`, or `high flips more`, if the 95 % interval leaves zero out; else `undecided`; and
+        `nothing flips` where neither band flips any answer, which says nothing of either.
+    """
+    rows = _spectral(records, ("noise_low", "noise_high"), "scaling", "eps")
+    rows = rows[rows.scaling == scaling]
+    found = []
+    for eps in [*sorted(rows.eps.unique()), np.nan]:
+        part = rows if np.isnan(eps) else rows[rows.eps == eps]
+        pair = [part[part.family == f"noise_{band}"] for band in ("low", "high")]
+        wide = stats.paired_difference(*pair, "flip", "one", on="sample", cluster="image")
+        inner = stats.paired_difference(*pair, "flip", "one", on="sample", cluster="image", level=0.9)
+        row = {"eps": eps, "samples": wide["samples"], "low_rate": wide["first"], "high_rate": wide["second"]}
+        row |= {"difference": wide["difference"], "difference_low": wide["low"], "difference_high": wide["high"]}
+        row |= {"difference_90": wide["difference"], "difference_90_low": inner["low"]}
+        row |= {"difference_90_high": inner["high"], "bound_rate": bound}
+        found.append(row | {"verdict": _verdict(row)})
+    return pd.DataFrame(found)
+
+
+def _verdict(row: dict) -> str:
+    if row["low_rate"] == row["high_rate"] == 0:
+        return "nothing flips"
+    if -row["bound_rate"] < row["difference_90_low"] and row["difference_90_high"] < row["bound_rate"]:
+        return "H2: equivalent"
+    if row["difference_low"] > 0:
+        return "H1: low flips more"
+    return "high flips more" if row["difference_high"] < 0 else "undecided"
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _spectral(records: pd.DataFrame, families: Sequence[str], *names: str) -> pd.DataFrame:
+    """The counted rows of the families, with these of their parameters (NaN where one has none), levels in greys."""
+    _require(records, "margin", "base_margin", "params")
+    rows = _rows(records, "margin", "base_margin").assign(at=np.arange(len(records)))
+    rows = _counted(rows[rows.family.isin(families) | rows.is_base])
+    params = [json.loads(records["params"].iloc[at]) for at in rows["at"]]
+    for name in names:
+        values = [each.get(name) for each in params]
+        grey = name in ("eps", "rms", "max_abs")
+        rows[name] = [round(255 * float(v), 4) for v in values] if grey else pd.Series(values, rows.index, dtype=object)
+        if name in ("cutoff", "leakage", "leakage_8bit"):
+            rows[name] = _number(rows[name])
+    return rows
+
+
+def _attacks(records: pd.DataFrame, rule: str) -> pd.DataFrame:
+    """Attacks and their controls, `family` naming the attack: `noise`, `flip`, `success`."""
+    families = [f"{family}{end}" for family in ATTACKS for end in ("", "_noise")]
+    rows = _spectral(records, families, "eps", "target", "label")
+    rows["noise"] = rows.family.str.endswith("_noise")
+    rows["family"] = rows.family.str.removesuffix("_noise")
+    base = records[records["family"] == "base"]
+    clean = {row.sample_id: _score(row, rule, int(row.base_prediction)) for row in base.itertuples()}
+    now = [_score(records.iloc[row.at], rule, int(row.base)) for row in rows.itertuples()]
+    fell = np.array(now) < rows["sample"].map(clean).to_numpy(float)
+    reached = rows.prediction.to_numpy() == pd.to_numeric(rows.label).to_numpy(float)
+    rows["success"] = np.where(rows.target == "", rows.flip & fell, reached)
+    return rows
+
+
+def _not_applicable(records: pd.DataFrame) -> pd.Series:
+    """Attacks that could not be (one option; the answer is the target), by family, eps and target."""
+    left = records[records["family"].isin(ATTACKS) & ~records["applicable"]]
+    params = [json.loads(text) for text in left["params"]]
+    keys = {"eps": [round(255 * each["eps"], 4) for each in params], "target": [each["target"] for each in params]}
+    return pd.DataFrame({"family": left["family"]} | keys).groupby(["family", *keys]).size()
+
+
+def _score(row, rule: str, option: int) -> float:
+    parts = {name: getattr(row, name) for name in ("logp_text", "logp_end", "n_tokens", "logp_letter")}
+    return scores(rule, **parts)[option]
+
+
+def _rates(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Flip rate and base-label margin by some columns."""
+    groups = pd.MultiIndex.from_frame(rows[keys])
+    grouped = rows.groupby(keys, sort=False)
+    table = grouped["sample"].nunique().to_frame("samples").assign(instances=grouped.size())
+    table = _join(table, "IFR", _keyed(stats.mean(rows.flip, rows.image, groups), keys))
+    table = _join(table, "margin", _keyed(stats.mean(rows.base_label, rows.image, groups), keys))
+    return table.assign(margin_sd=grouped.base_label.std())
+
+
+def _keyed(found: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    return found.set_axis(pd.MultiIndex.from_tuples(found.index, names=keys))
+
+
+def _tidy(table: pd.DataFrame, families: Sequence[str]) -> pd.DataFrame:
+    """Columns of the index first, families in their order, then by the other columns of the index."""
+    keys = [name for name in table.index.names if name]
+    return table.reset_index().sort_values(
+        keys, key=lambda c: c.map(list(families).index) if c.name == "family" else c, ignore_index=True
+    )

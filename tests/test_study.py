@@ -438,7 +438,8 @@ def test_runs_share_a_folder_only_if_their_records_must_agree(stub, config, monk
     def key(model="weights", dataset="data", **fields):
         return plan.run_key(again(config, **fields), model, dataset)
 
-    same = dict(out="x", dataset_path="x", device="cuda", batch_tokens=1, verify=0, chunk=1)
+    same = dict(out="x", dataset_path="x", device="cuda", batch_tokens=1, verify=0, chunk=1, engine="ray")
+    same |= dict(workers=2, gpus_per_worker=0.5, cpus_per_worker=2, retries=0)
     assert {key(**{field: value}) for field, value in same.items()} == {key()}
     other = dict(model="other", dataset="other", n=5, seed=1, rule="text", dtype="bfloat16", study="x", probes=True)
     other |= dict(
@@ -455,7 +456,7 @@ def test_runs_share_a_folder_only_if_their_records_must_agree(stub, config, monk
     monkeypatch.setattr(plan, "code_version", lambda: "edited prompt")
     known.append(key())
     assert len(set(known)) == len(known) == len(other) + 4
-    assert set(same) | set(other) | {"engine"} == set(StudyConfig.model_fields)  # a new field takes a side
+    assert set(same) | set(other) == set(StudyConfig.model_fields)  # a new field takes a side
 
 
 def test_two_models_never_share_a_folder(stub, config):

@@ -21,6 +21,7 @@ _PUBLIC = {
     "StudyConfig": "vfkit.study",
     "run_study": "vfkit.study",
     "open_run": "vfkit.study",
+    "compare_runs": "vfkit.study",
 }
 _SUBPACKAGES = (
     "datasets", "figures", "images", "judge", "metrics", "mini", "models", "notebook", "paper", "perturb", "prompts",

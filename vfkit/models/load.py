@@ -45,7 +45,8 @@ class VLM:
     """A loaded vision-language model.
 
     `counters` counts what was done with it: `encodes` (images through the vision encoder) and `prefills` (image
-    prefixes through the language model). `max_new_tokens` is the length at which its own answers are cut off.
+    prefixes through the language model). `max_new_tokens` is the length at which its own answers are cut off,
+    `prompts` are the rendered prompts of the engine's last call.
     """
 
     name: str
@@ -57,6 +58,7 @@ class VLM:
     dtype: torch.dtype
     counters: Counter = field(default_factory=Counter)
     max_new_tokens: int = MAX_NEW_TOKENS
+    prompts: dict = field(default_factory=dict, repr=False)
 
 
 def load_model(name: str, device: str | None = None, dtype: str | None = None) -> VLM | HostedModel:

@@ -82,13 +82,14 @@ def read_many(
 def _group(vlm, requests: list[Request], probes: bool, results: list, longest: int = BATCH_TOKENS) -> list[_Group]:
     groups: list[_Group] = []
     latest: dict[Any, _Group] = {}  # the group that takes further questions on an image
-    prompts: dict[Any, tuple[Prompt, Prompt | None]] = {}  # a sample's many instances ask the same words
+    known, vlm.prompts = vlm.prompts, {}  # a sample's many instances ask the words that its base asked before
+    template = vlm.processor.chat_template
     for index, (sample, images) in enumerate(requests):
         try:
-            words = (sample.question, sample.options, sample.hint, sample.prompt, len(images))
-            if words not in prompts:
-                prompts[words] = _prompts(vlm, sample, len(images), probes)
-            scored, open_ = prompts[words]
+            words = (sample.question, sample.options, sample.hint, sample.prompt, len(images), probes, template)
+            if words not in vlm.prompts:
+                vlm.prompts[words] = known.get(words) or _prompts(vlm, sample, len(images), probes)
+            scored, open_ = vlm.prompts[words]
             asked = _Asked(index, sample, scored, open_)
             key = (scored.head, *map(content_hash, images)) if images else index  # without images nothing is shared
             length = _length(scored) + (_length(open_) if open_ else 0)

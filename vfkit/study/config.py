@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from vfkit.datasets import SampleList, load_dataset
 from vfkit.readout.rules import RULES
@@ -10,13 +10,14 @@ from vfkit.readout.rules import RULES
 # These change how a run is done and where it is kept, not what it records. The data's place is among them because
 # the dataset's fingerprint, which covers the content of every image, stands in the key for it.
 NOT_IN_KEY = {"out", "dataset_path", "device", "batch_tokens", "verify", "chunk", "engine"}
+NOT_IN_KEY |= {"workers", "gpus_per_worker", "cpus_per_worker", "retries"}
 
 
 class StudyConfig(BaseModel):
     """All choices of one study. An unknown field is an error.
 
-    `out`, `dataset_path`, `device`, `batch_tokens`, `verify`, `chunk` and `engine` do not determine the records: a run
-    may be resumed with others. All other fields are part of the run's key, and so of its folder's name.
+    `out`, `dataset_path`, `device`, `batch_tokens`, `verify`, `chunk`, `engine` and its workers do not determine the
+    records: a run may be resumed with others. All other fields are part of the run's key, and so of its folder's name.
 
     Raises:
         pydantic.ValidationError (a ValueError): a field that does not exist or a value that it cannot take.
@@ -58,7 +59,17 @@ class StudyConfig(BaseModel):
         description="samples read and written together, all questions on one image among them; their images are held "
         "in memory",
     )
-    engine: Literal["local"] = Field("local", description="where chunks are worked on")
+    engine: Literal["local", "ray"] = Field(
+        "local", description="where chunks are worked on: in this process, or by workers on Ray"
+    )
+    workers: PositiveInt | None = Field(
+        None, description="with ray: workers, one model each; None takes as many as the GPUs allow, one without any"
+    )
+    gpus_per_worker: float | None = Field(
+        None, ge=0, description="with ray: GPUs, or the part of one, a worker holds; None takes one where there are any"
+    )
+    cpus_per_worker: PositiveFloat = Field(1, description="with ray: CPU cores a worker holds")
+    retries: int = Field(3, ge=0, description="with ray: how often a chunk whose worker died is given to another")
 
     def load_samples(self) -> SampleList:
         """The samples it is about; raises as `vfkit.load_dataset` does."""

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from vfkit.study.config import StudyConfig
 RECORD_CODE = (
     *("sample.py", "images.py", "prompts.py", "datasets", "perturb", "models", "readout"),
     *("attack.py", "chat.py", "judge/answers.py"),
-    *("study/work.py", "study/measures.py", "study/schema.py"),
+    *("study/plan.py", "study/work.py", "study/measures.py", "study/schema.py"),
     *("metrics/drift.py", "metrics/dirichlet.py", "metrics/spectrum.py"),
 )
 
@@ -26,12 +26,18 @@ TOGETHER = 24  # questions on one image that are read together whatever the chun
 # Libraries whose versions a record may depend on.
 LIBRARIES = ("torch", "torchvision", "transformers", "pillow")
 
+Partners = Mapping[str, Sequence[Sample]]
+
 
 def run_key(config: StudyConfig, model: str, dataset: str) -> str:
     """Short digest of the config's determining fields, the model's and dataset's fingerprints, and what reads them."""
-    what = {"config": config.key_fields(), "model": model, "dataset": dataset, "code": code_version()}
-    what["libraries"] = {name: version(name) for name in LIBRARIES}
+    what = {"config": config.key_fields(), "model": model, "dataset": dataset} | surroundings()
     return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def surroundings() -> dict[str, Any]:
+    """The code and the libraries that a record depends on: alike wherever one run is worked on."""
+    return {"code": code_version(), "libraries": {name: version(name) for name in LIBRARIES}}
 
 
 def run_folder(config: StudyConfig, key: str) -> Path:

@@ -2,12 +2,10 @@
 
 import inspect
 import json
-import platform
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +15,13 @@ import vfkit
 from vfkit.datasets.base import unknown
 from vfkit.perturb import natural_suite
 from vfkit.sample import Sample
-from vfkit.study import store
+from vfkit.study import cluster, provenance, store, worker
 from vfkit.study.config import StudyConfig
-from vfkit.study.plan import chunks, code_version, partners, run_folder, run_key
+from vfkit.study.plan import Partners, code_version, partners, run_folder, run_key
 from vfkit.study.progress import progress as show_progress
-from vfkit.study.work import Done, Partners, model, work
 
-PACKAGES = ("torch", "torchvision", "transformers", "pillow", "numpy", "pandas", "pyarrow", "pydantic")
+# Where chunks are worked on: each takes what is to do and yields what is done and by whom, its part being the run's.
+ENGINES = {"local": worker.local, "ray": cluster.on_ray}
 
 
 class Run:
@@ -37,7 +35,8 @@ class Run:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """`run.json`: config, fingerprints, versions, what was done, when, and at what cost."""
+        """`run.json`: config, seeds, fingerprints, versions, commit, machine, what was done by whom, when, at what
+        cost."""
         return json.loads((self.folder / "run.json").read_text())
 
     @property
@@ -108,10 +107,12 @@ def run_study(config: StudyConfig, progress: bool = True) -> Run:
 
     Rows, samples and instances that fail become error rows, and the last line printed says how many. Stopped by
     whatever means, a run goes on from its finished parts when called again. To have failed samples tried again,
-    delete the run's `errors` folder first.
+    delete the run's `errors` folder first. A finished run in a folder that cannot be written is read as it is.
 
     Raises:
         ValueError: a name that does not exist (dataset, option, family ...); probes of a hosted model.
+        PermissionError: the folder cannot be written, and holds no finished run.
+        OSError: the disk is full; what was finished before is kept.
         VerifyError: the engine disagrees with the oracle on one of the first `verify` samples that were read.
         RuntimeError: another process is running the same study.
         ModelUnavailable: the model cannot be had.
@@ -123,26 +124,40 @@ def run_study(config: StudyConfig, progress: bool = True) -> Run:
     samples = config.load_samples()
     key = run_key(config, fingerprint, samples.fingerprint)
     folder = run_folder(config, key)
-    with store.lock(folder):
-        found = store.recover(folder)
-        store.write_dataset_errors(folder, [_row_error(*error) for error in samples.errors])
-        todo = [sample for sample in samples if sample.id not in found.samples]
-        manifest = {"started": _now(), "finished": None, "seconds": 0.0, "counters": {}}
-        if (folder / "run.json").exists():
-            manifest |= Run(folder).manifest
-        if todo or manifest["finished"] is None:
-            manifest |= {
-                "finished": None,
-                "config": config.model_dump(mode="json"),
-                "key": key,
-                "fingerprints": {"model": fingerprint, "dataset": samples.fingerprint, "code": code_version()},
-                "versions": {"vfkit": vfkit.__version__, "python": platform.python_version()} | _versions(),
-                "samples": {"asked": len(samples), "done": len(found.samples), "failed": len(found.failed)},
-                "error_rows": found.errors + len(samples.errors),
-            }
-            _finish(config, folder, suite, todo, partners(samples, config.controls), manifest, progress)
+    try:
+        with store.lock(folder):
+            manifest = _under_lock(config, key, folder, fingerprint, suite, samples, progress)
+    except store.ReadOnly:
+        if not (folder / "run.json").exists() or (manifest := Run(folder).manifest)["finished"] is None:
+            raise
     print(_summary(folder, manifest))
     return Run(folder)
+
+
+def _under_lock(config: StudyConfig, key: str, folder: Path, fingerprint: str, suite, samples, progress) -> dict:
+    """Find out what is left to do, and do it; returns what `run.json` then says."""
+    found = store.recover(folder)
+    store.write_dataset_errors(folder, [_row_error(*error) for error in samples.errors])
+    todo = [sample for sample in samples if sample.id not in found.samples]
+    manifest = {"started": _now(), "finished": None, "seconds": 0.0, "counters": {}, "readers": []}
+    if (folder / "run.json").exists():
+        manifest |= Run(folder).manifest
+    if todo or manifest["finished"] is None:
+        manifest |= {
+            "finished": None,
+            "config": config.model_dump(mode="json"),
+            "key": key,
+            "seeds": {"samples": config.seed},  # all else is seeded by the sample's id
+            "fingerprints": {"model": fingerprint, "dataset": samples.fingerprint, "code": code_version()},
+            "versions": provenance.versions(),
+            "commit": provenance.commit(),
+            "machine": provenance.machine(),
+            "samples": {"asked": len(samples), "done": len(found.samples), "failed": len(found.failed)},
+            "error_rows": found.errors + len(samples.errors),
+        }
+        others = partners(samples, config.controls) if config.probes else {}
+        _finish(config, folder, suite, todo, others, manifest, progress)
+    return manifest
 
 
 def _finish(config: StudyConfig, folder: Path, suite, todo: list[Sample], others: Partners, manifest, progress) -> None:
@@ -151,34 +166,22 @@ def _finish(config: StudyConfig, folder: Path, suite, todo: list[Sample], others
     start, spent, counters = time.monotonic(), manifest["seconds"], Counter(manifest["counters"])
     store.write_json(path, manifest)
     try:
-        with show_progress(n["asked"], n["done"], progress) as tick:
-            for done in ENGINES[config.engine](config, todo, suite, folder, others) if todo else ():
+        working = closing(ENGINES[config.engine](config, todo, suite, folder, others))  # else GPUs may stay held
+        with working as results, show_progress(n["asked"], n["done"], progress) as tick:
+            for done, reader in results:
                 n["done"] += done.samples
                 n["failed"] += done.failed
                 counters.update(done.counters)
                 manifest["error_rows"] += done.errors
+                manifest["readers"] += [reader] if reader not in manifest["readers"] else []
                 manifest |= {"seconds": round(spent + time.monotonic() - start, 2), "counters": counters}
                 store.write_json(path, manifest)
                 tick(done.samples)
-    except KeyboardInterrupt:
+    except BaseException:
         print(f"Stopped after {n['done']} of {n['asked']} samples, which are kept in {folder}; run again to go on")
         raise
     manifest["finished"] = _now()
     store.write_json(path, manifest)
-
-
-def _local(config: StudyConfig, todo: Sequence[Sample], suite, folder: Path, others: Partners) -> Iterator[Done]:
-    """Chunk after chunk in this process."""
-    vlm = model(config)
-    verify = config.verify
-    for chunk in chunks(todo, config.chunk):
-        done = work(config, chunk, vlm, suite, folder, verify, others if config.probes else None)
-        verify -= done.verified
-        yield done
-
-
-# Where chunks are worked on: each takes what is to do and yields what is done, having written it.
-ENGINES = {"local": _local}
 
 
 def _row_error(sample_id: str, reason: str) -> dict[str, str]:
@@ -193,7 +196,3 @@ def _summary(folder: Path, manifest: dict) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _versions() -> dict[str, str]:
-    return {package: version(package) for package in PACKAGES}

@@ -6,11 +6,13 @@ chunk is done. Whatever else lies around after a kill is removed at the next sta
 """
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import itertools
 import json
 import os
+import shutil
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +26,7 @@ from vfkit.study.schema import SCHEMAS
 
 DATASET = "dataset"  # in place of a chunk: errors of rows that gave no sample
 BESIDE = ("samples", "errors", "vectors", "controls", "images")  # kinds of parts that may lie beside a chunk's records
+STAGED = "staged"  # where workers in other processes write parts that are not the run's yet
 _NOTE = b"vfkit"
 
 
@@ -31,7 +34,11 @@ _NOTE = b"vfkit"
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Write to a temporary file, then rename it: a reader sees the old file or the whole new one."""
+    """Write to a temporary file, then rename it: a reader sees the old file or the whole new one.
+
+    Raises:
+        OSError: the disk is full or cannot be written; the message names the file, of which no half is left behind.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.tmp")
     try:
@@ -40,13 +47,20 @@ def write_atomic(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+        _settle(path.parent)
+    except OSError as error:  # of a full disk the system does not say which
+        raise OSError(error.errno, f"{error.strerror or error}, while writing", str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
+
+
+def _settle(folder: Path) -> None:
+    """A rename must outlive a power cut before the next file is written."""
+    opened = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(folder)  # the rename itself must outlive a power cut, before the next file is written
+        os.fsync(opened)
     finally:
-        os.close(folder)
+        os.close(opened)
 
 
 def write_part(folder: Path, sample_ids: list[str], records: list[dict], **beside: list[dict]) -> None:
@@ -57,6 +71,22 @@ def write_part(folder: Path, sample_ids: list[str], records: list[dict], **besid
             _write_table(folder, kind, chunk, rows)
     counts = {kind: len(rows) for kind, rows in beside.items()}
     _write_table(folder, "records", chunk, records, {"samples": sample_ids, "beside": counts})
+
+
+def staging(folder: Path, name: str) -> Path:
+    """Where a worker in another process writes its part, until the holder of the lock adopts it."""
+    return folder / STAGED / name
+
+
+def adopt(folder: Path, staged: Path) -> None:
+    """Move a staged part into the run, its records last, as `write_part` does. Only under `lock`: whatever a worker
+    that was given up still writes, no one adopts."""
+    for kind in (*BESIDE, "records"):
+        for part in _parts(staged, kind):
+            (folder / kind).mkdir(exist_ok=True)
+            os.replace(part, folder / kind / part.name)
+            _settle(folder / kind)
+    shutil.rmtree(staged, ignore_errors=True)
 
 
 def write_dataset_errors(folder: Path, errors: list[dict]) -> None:
@@ -84,15 +114,26 @@ def _digest(content: bytes) -> str:
 # --- starting and resuming --------------------------------------------------------------------------------------------
 
 
+class ReadOnly(PermissionError):
+    """A run's folder that cannot be written."""
+
+
 @contextlib.contextmanager
 def lock(folder: Path) -> Iterator[None]:
     """Hold the folder against a second run; the system lets go however the process ends.
 
     Raises:
         RuntimeError: another process writes to this folder.
+        ReadOnly: the folder cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as file:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = open(folder / ".lock", "w")
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise ReadOnly(f"{folder} cannot be written ({error.strerror}); give another `out`") from error
+        raise
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -111,9 +152,10 @@ class Found(NamedTuple):
 def recover(folder: Path) -> Found:
     """Clear away what a stopped run left and say what is finished. Only under `lock`.
 
-    Temporary files and parts without their records part are removed. A damaged part, and one that misses what lay
-    beside it, is renamed to `*.corrupt` with a warning; its samples will be read again.
+    Temporary files, staged parts and parts without their records part are removed. A damaged part, and one that misses
+    what lay beside it, is renamed to `*.corrupt` with a warning; its samples will be read again.
     """
+    shutil.rmtree(folder / STAGED, ignore_errors=True)
     for pattern in ("*.tmp", "*/part-*.tmp"):
         for temporary in folder.glob(pattern):
             temporary.unlink()

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from vfkit.readout import rules
 from vfkit.sample import Instance, Sample
 from vfkit.study import measures, store
 from vfkit.study.config import StudyConfig
+from vfkit.study.plan import Partners
 
 CONTROL = "same_question"
 Request = tuple[Sample, tuple[Image, ...]]
@@ -38,9 +39,6 @@ class Base(NamedTuple):
     readout: Any
     prediction: int | None  # None where a hosted model's answer names no option
     image_id: str
-
-
-Partners = Mapping[str, Sequence[Sample]]
 
 
 def model(config: StudyConfig):
@@ -90,7 +88,8 @@ def work(
         except Exception as error:
             errors.append(_error_row(base.sample, "all", "perturb", error))
     plan += _adversarial(config, vlm, suite, bases, errors)
-    plan += [(base, one) for base in bases for one in _controls(config, base, partners or {})]
+    opened = {base.sample.id: (base.images, base.image_id) for base in bases}
+    plan += [(base, one) for base in bases for one in _controls(config, base, partners or {}, opened)]
     readouts = iter(_read(config, vlm, [(base.sample, one.images) for base, one in plan if one.applicable]))
     plan = [(base, one, next(readouts) if one.applicable else None) for base, one in plan]
     plan = [(base, Instance("base", "base", {}, base.images), base.readout) for base in bases] + plan
@@ -175,18 +174,21 @@ def _kept_images(base: Base, instance: Instance) -> list[dict[str, Any]]:
     return [who | {"number": i, "png": to_png(image)} for i, image in enumerate(instance.images)]
 
 
-def _controls(config: StudyConfig, base: Base, partners: Partners) -> list[Instance]:
+def _controls(config: StudyConfig, base: Base, partners: Partners, opened: dict[str, tuple]) -> list[Instance]:
     """The same question on the first few other samples' images that are not its own and can be opened: one that
-    cannot has an error row of its own."""
+    cannot has an error row of its own. `opened` gains the images, and their hash, of every partner."""
     controls: list[Instance] = []
     for partner in partners.get(base.sample.id, ()):
         if len(controls) == config.controls:
             break
-        try:
-            images = tuple(load_image(source, partner.id) for source in partner.images)
-        except ImageError:
-            continue
-        if _hash(images) != base.image_id:
+        if partner.id not in opened:
+            try:
+                images = tuple(load_image(source, partner.id) for source in partner.images)
+            except ImageError:
+                continue
+            opened[partner.id] = images, _hash(images)
+        images, image_id = opened[partner.id]
+        if image_id != base.image_id:
             controls.append(Instance(CONTROL, partner.id, {}, images))
     return controls
 

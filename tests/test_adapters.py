@@ -12,7 +12,7 @@ from PIL import Image
 import vfkit
 from vfkit import prompts
 from vfkit.models import gemma3
-from vfkit.readout import engine, greedy, oracle
+from vfkit.readout import engine, oracle
 from vfkit.readout.conversation import scored_prompt
 from vfkit.readout.forward import model_inputs
 from vfkit.readout.verify import VerifyError, compare, verify
@@ -22,12 +22,6 @@ CLOSE = 1e-4
 SIZES = [(96, 60), (64, 64), (40, 90), (30, 30), (120, 50), (200, 40), (33, 257)]
 on_each = pytest.mark.parametrize("name", tiny.ALL)
 GRIDS = {"gemma3": (4, 4), "llava_onevision": (4, 4), "internvl": (2, 2)}  # of every image; the others keep its shape
-
-
-@pytest.fixture(autouse=True)
-def short_answers(monkeypatch):
-    for module in (greedy, oracle):
-        monkeypatch.setattr(module, "MAX_NEW_TOKENS", 4)
 
 
 def _image(size: tuple[int, int], seed: int) -> Image.Image:

@@ -97,7 +97,7 @@ def _sample(id: str, row: dict, folders: ImageFolders, pool: dict[str, bytes]) -
         image = pool.setdefault(hashlib.sha256(image).hexdigest(), image)
     return Sample(
         id, (image,), question, ("Yes", "No"), int(label == "no"), category=row["category"], prompt="yes_no",
-        meta={"question_id": number, "object": row.get("object") or object_of(question), "image": name},
+        meta={"question_id": number, "object": row.get("object") or object_of(question), "image": _stem(name)},
     )  # fmt: skip
 
 
@@ -145,3 +145,8 @@ def _json_list(file: Path) -> Iterator[Any]:
             end, sound = at + 1, False
     if not text.rstrip().endswith("]"):
         yield ValueError("the list does not end, so rows may be lost")
+
+
+def _stem(name: str) -> str:
+    """An image's name, the same with and without the end that tells its format."""
+    return re.sub(r"\.(jpe?g|png|webp)$", "", name, flags=re.IGNORECASE)

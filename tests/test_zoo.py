@@ -90,5 +90,5 @@ def test_typical_colours_and_hints_pull_the_planted_model_more(tmp_path):
     table = vfat_differences(*answers, by=("level",)).set_index(["reading", "level", "measure"])
     for reading in ("likelihood", "truth_or_trap"):
         for level in ("L1", "L2", "L3"):
-            assert table.loc[(reading, level, "mTDS"), "difference_low"] > 0, (reading, level)
-            assert table.loc[(reading, level, "VRS"), "difference_high"] < 0, (reading, level)
+            assert table.loc[(reading, level, "mTDS"), "delta_low"] > 0, (reading, level)
+            assert table.loc[(reading, level, "VRS"), "delta_high"] < 0, (reading, level)

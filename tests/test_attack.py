@@ -15,6 +15,7 @@ from vfkit.datasets import LOADERS, Rows
 from vfkit.images import content_hash, load_image
 from vfkit.perturb import ATTACKS, natural_suite, spectral
 from vfkit.readout import gradient
+from vfkit.sample import Sample
 from vfkit.study.gallery import adversarial, flipped
 
 EPS = (0.0, 2 / 255, 8 / 255)
@@ -129,6 +130,13 @@ def test_every_sample_has_an_image_and_its_control_for_each_eps(attacked):
         names = [instance.name for instance in found]
         ends = [f"{mode}{kind}" for mode in ATTACKS for k in (0, 2, 8) for kind in (f"_{k}", f"_noise_{k}_0")]
         assert names == ends and all(instance.applicable for instance in found)
+
+
+def test_an_image_without_the_band_is_not_attacked_in_it(vlm):
+    sample = Sample("dot", (Image.new("RGB", (1, 1)),), "What is it?", ("red", "blue"), 0)
+    high = {"pgd_high": settings()["pgd_high"]}
+    (made,) = attack.attacked(vlm, [(sample, sample.images, np.array([0.0, -1.0]))], high)
+    assert [one.applicable for one in made] == [False] and "too small" in made[0].reason
 
 
 def test_no_room_is_the_clean_score(vlm, samples, attacked):

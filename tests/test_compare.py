@@ -6,6 +6,7 @@ from test_study import again, run, settings
 
 import vfkit
 from vfkit.study import provenance
+from vfkit.study.compare import Comparison
 
 
 @pytest.fixture
@@ -19,6 +20,14 @@ def test_a_run_made_again_agrees_exactly(stub, tmp_path):
     assert set(found.made.what) == {"config.out", "config.chunk"}
     assert found.records.n.unique().tolist() == [found.records.n[0]] and not found.records.differ.any()
     assert "records agree exactly" in str(found)
+
+
+def test_runs_that_share_no_row_agree_in_nothing(stub, tmp_path):
+    one = run(settings(tmp_path / "a", n=3, seed=1))
+    found = vfkit.compare_runs(one, run(settings(tmp_path / "b", n=3, seed=1)))
+    assert found.agree()
+    nothing = Comparison(found.made, found.records.assign(n=0), found.flips, found.only)
+    assert not nothing.agree() and "nothing was compared" in str(nothing)
 
 
 def test_what_differs_is_named_and_how_much_of_it(stub, tmp_path):

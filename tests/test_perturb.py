@@ -396,6 +396,8 @@ def test_families_and_parameters_are_data():
         (None, {"scale": {"factor": 0}}, "family 'scale': .*not 0.0"),
         (None, {"scale": {"factor": float("nan")}}, "family 'scale': .*not nan"),
         (None, {"scale": {"factor": float("inf")}}, "family 'scale': .*not inf"),
+        (["noise_all"], {"noise_all": {"eps": [float("nan")]}}, "noise_all.eps needs a finite number"),
+        (["pgd_low"], {"pgd_low": {"eps": [8 / 255, 8.0000001 / 255]}}, "pgd_low.eps needs .* different values"),
         (None, {"scale_pad": {"factor": 1.1}}, "family 'scale_pad': .*1.1"),
         (None, {"text_overlay": {"labels": 0}}, "family 'text_overlay': .*labels"),
         (None, {"box_overlay": {"divisor": 0}}, "family 'box_overlay': .*divisor"),

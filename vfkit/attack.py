@@ -99,6 +99,9 @@ def _tasks(vlm, index: int, base, family: str, settings: dict[str, Any]) -> Iter
     """One task per eps; an instance that does not apply where there is nothing to attack."""
     sample, images, scores = base
     label, sign, reason = _aim(sample, np.asarray(scores), settings["target"])
+    sizes = [(image.height, image.width) for image in images]
+    if not all(spectral.mask(*size, BAND[family], settings["cutoff"]).any() for size in sizes):
+        reason = f"an image is too small to have {BAND[family]} frequencies"
     asked = None if reason else gradient.question(vlm, sample, images)
     for eps in settings["eps"]:
         params = settings | {"eps": eps, "band": BAND[family]}

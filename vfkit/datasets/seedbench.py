@@ -37,6 +37,7 @@ MISSING = (
 COLUMNS = ("index", "question", "A", "answer")
 REFERENCE = 64  # characters of the longest `image` that names another row
 LONGEST = 2**27  # characters of the longest cell, lest a quote that is never closed fill the memory
+csv.field_size_limit(max(csv.field_size_limit(), LONGEST))  # of the process, so in every worker that opens a cell
 
 
 def load(path: str | Path | None = None) -> Rows:
@@ -128,7 +129,6 @@ def read(file: Path) -> Iterator[tuple[int, Cell | None, dict[str, str] | Except
     Raises:
         ValueError: the header lacks columns.
     """
-    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
     with file.open("rb") as opened:
         header = _header(file, opened.readline())
         column = header.index("image") if "image" in header else 0
@@ -165,6 +165,8 @@ def _header(file: Path, line: bytes) -> list[str]:
     lacking = [name for name in COLUMNS if name not in header]
     if not {"image", "image_path"} & set(header):
         lacking.append("image or image_path")
+    if doubled := sorted({name for name in header if header.count(name) > 1}):
+        raise ValueError(f"{file} is not a table as seedbench reads it: column {', '.join(doubled)} occurs twice")
     if lacking:
         shown = ", ".join(name[:40] for name in header[:30]) or "nothing"
         raise ValueError(f"{file} is not a table as seedbench reads it: no column {', '.join(lacking)} in {shown}")

@@ -2,6 +2,7 @@
 
 import difflib
 import itertools
+import math
 import numbers
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -218,13 +219,16 @@ def _like(default: Any, value: Any, name: str) -> Any:
     if isinstance(default, tuple):
         values = tuple(value) if isinstance(value, (list, tuple)) else (value,)
         values = tuple(_like(default[0], one, name) for one in values)
-        if not values or len(set(values)) < len(values):
+        shown = {_show(name.split(".")[-1], one) for one in values}  # instances are told apart by what is shown
+        if not values or len(shown) < len(values):
             raise ValueError(f"{name} needs one or more different values, not {value!r}")
         return values
     kind = type(default)
     accepted = {int: numbers.Integral, float: numbers.Real, str: str}[kind]
     if not isinstance(value, accepted) or isinstance(value, bool):
         raise ValueError(f"{name} needs {kind.__name__} values, not {value!r}")
+    if kind is float and not math.isfinite(value):
+        raise ValueError(f"{name} needs a finite number, not {value!r}")
     return kind(value)
 
 

@@ -32,19 +32,25 @@ class Comparison:
     flips: pd.DataFrame
     only: pd.DataFrame
 
+    @property
+    def rows(self) -> int:
+        """How many rows both runs have."""
+        return 0 if self.records.empty else int(self.records.n.max())
+
     def agree(self, tolerance: float = 0.0) -> bool:
-        """Whether both have the same rows and predictions, texts are equal, and no number differs by more."""
+        """Whether both have the same rows and predictions, texts are equal, and no number differs by more. Runs
+        without a row agree in nothing."""
         differs = self.records[self.records.differ > 0]
-        return self.only.empty and self.flips.empty and bool((differs.max_difference <= tolerance).all())
+        same = self.only.empty and self.flips.empty and bool((differs.max_difference <= tolerance).all())
+        return same and self.rows > 0
 
     def __str__(self) -> str:
-        n = 0 if self.records.empty else int(self.records.n.max())
         differ = self.records[self.records.differ > 0]
-        lines = [
-            f"{n} rows in both; {(self.only.run == 'a').sum()} only in a, {(self.only.run == 'b').sum()} only in b"
-        ]
+        only_a, only_b = ((self.only.run == name).sum() for name in ("a", "b"))
+        lines = [f"{self.rows} rows in both; {only_a} only in a, {only_b} only in b"]
         lines.append(f"{len(self.flips)} rows with another prediction or flip")
-        lines.append("records agree exactly" if differ.empty else differ.to_string(index=False))
+        same = "records agree exactly" if self.rows else "no row is in both: nothing was compared"
+        lines.append(same if differ.empty else differ.to_string(index=False))
         lines.append("made alike" if self.made.empty else self.made.to_string(index=False))
         return "\n".join(lines)
 

@@ -121,6 +121,8 @@ def run_study(config: StudyConfig, progress: bool = True) -> Run:
         raise ValueError(f"model {config.model!r} is hosted: it gives answers but no states, and probes need states")
     fingerprint = vfkit.models.fingerprint(config.model, dtype=config.dtype)
     suite = natural_suite(config.families, config.family_params)
+    if suite.attacks and vfkit.models.is_hosted(config.model):
+        raise ValueError(f"model {config.model!r} is hosted: attacks need its gradients, which it does not give")
     samples = config.load_samples()
     key = run_key(config, fingerprint, samples.fingerprint)
     folder = run_folder(config, key)
@@ -185,7 +187,8 @@ def _finish(config: StudyConfig, folder: Path, suite, todo: list[Sample], others
 
 
 def _row_error(sample_id: str, reason: str) -> dict[str, str]:
-    return {"sample_id": sample_id, "instance": "", "stage": "dataset", "error": "RowError", "message": reason}
+    id, message = (text.encode(errors="backslashreplace").decode() for text in (sample_id, reason))  # broken UTF-8 too
+    return {"sample_id": id, "instance": "", "stage": "dataset", "error": "RowError", "message": message}
 
 
 def _summary(folder: Path, manifest: dict) -> str:

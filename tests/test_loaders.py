@@ -501,6 +501,27 @@ def test_pope_says_row_by_row_what_is_wrong(tmp_path, form):
     assert "no question_id" in nameless and "line" in damaged
 
 
+@pytest.mark.parametrize("form", ["lines", "list"])
+@pytest.mark.parametrize("deep", ['{"a": ' + "[" * 20_000, '{"a": ' * 20_000 + "1" + "}" * 20_000])
+def test_pope_rows_nested_too_deep_cost_themselves_alone(tmp_path, form, deep):
+    file = write_pope(tmp_path, [pope_row(1), pope_row(2), pope_row(3)], form)
+    row = json.dumps(pope_row(2))
+    file.write_text(file.read_text().replace(row, deep) if form == "lines" else f"[{json.dumps(pope_row(1))}, {deep}]")
+    samples = load_dataset("pope", path=file)
+    assert "pope/adversarial/1" in by_id(samples) and "pope/adversarial/2" not in by_id(samples)
+    assert any("recursion" in reason for reason in reasons(samples).values()) and len(samples.errors) < 5
+
+
+def test_an_image_source_of_pope_that_is_no_text_is_passed_over(tmp_path):
+    schema = {"question_id": pa.int64(), "question": pa.string(), "answer": pa.string(), "category": pa.string()}
+    row = {"question_id": 1, "question": "Is there a cup in the image?", "answer": "yes", "category": "random"}
+    row |= {"image_source": 7, "image": {"bytes": picture(), "path": "a.jpg"}}
+    table = pa.Table.from_pylist([row], pa.schema(schema | {"image_source": pa.int64(), "image": IMAGE}))
+    pq.write_table(table, tmp_path / "pope.parquet")
+    (sample,) = load_dataset("pope", path=tmp_path / "pope.parquet")
+    assert sample.meta["image"] == "a"
+
+
 def test_a_list_that_was_cut_off_keeps_its_whole_rows(tmp_path):
     file = write_pope(tmp_path, [pope_row(1), pope_row(2)], "list")
     file.write_text(file.read_text()[:-10])

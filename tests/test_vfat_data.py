@@ -212,6 +212,26 @@ def test_items_are_chosen_whole_and_in_proportion(tmp_path):
         vfkit.load_dataset("vfat", path=path, n_items=0)
 
 
+def test_a_line_of_a_v_fat_file_is_what_newlines_set_apart(tmp_path):
+    jpg(tmp_path / "i.jpg")
+    torn = json.dumps(ROW | {"question": "One\u2028two\u0085three?"}, ensure_ascii=False)
+    lines = [torn, "[" * 100_000, json.dumps(ROW | {"id": "long", "image": "x" * 300})]
+    (tmp_path / "vfat.jsonl").write_bytes("\r\n".join(lines).encode() + "\n\xe9\n".encode("latin-1"))
+    samples = vfkit.load_dataset("vfat", path=tmp_path)
+    assert [s.question for s in samples] == ["One\u2028two\u0085three?"]
+    found = reasons(samples)
+    assert set(found) == {"vfat.jsonl line 2", "long", "vfat.jsonl line 4"} and "is not in" in found["long"]
+    assert "recursion" in found["vfat.jsonl line 2"] and "utf-8" in found["vfat.jsonl line 4"]
+
+
+@pytest.mark.parametrize("n_items", ["3", 2.0, True, [1]])
+def test_a_number_of_items_is_a_whole_one(tmp_path, n_items):
+    jpg(tmp_path / "i.jpg")
+    jsonl(tmp_path / "vfat.jsonl", [ROW])
+    with pytest.raises(ValueError, match="n_items is .*whole number"):
+        vfkit.load_dataset("vfat", path=tmp_path, n_items=n_items)
+
+
 # --- VLind-Bench ------------------------------------------------------------------------------------------------------
 
 
@@ -321,8 +341,46 @@ def test_the_parquet_mirror_gives_the_same_items(tmp_path, numbered):
     check_vlind(samples, {"4": "2 votes", "5": "image 8", "6": "factual image 0", "8": "true_statement"})
 
 
+DEEP = "[" * 100_000
+
+
+def vlind_folder(folder, *rows):
+    """A release of these rows, with images of context 1."""
+    for kind, number in (("counterfactual", 3), ("factual", 0)):
+        jpg(folder / kind / "color" / "1_x" / f"{number}.jpg")
+    (folder / "data.json").write_text(json.dumps(rows))
+    return folder
+
+
+def test_a_row_of_vlind_that_cannot_be_used_costs_itself_alone(tmp_path):
+    rows = [vlind_row(1, 1), vlind_row(2, 1, concept="x" * 300), vlind_row("9" * 5000, 1), vlind_row(4, 1, votes=DEEP)]
+    samples = vfkit.load_dataset("vlind", path=vlind_folder(tmp_path, *rows))
+    assert {s.meta["item"] for s in samples} == {"1"}
+    found = reasons(samples)
+    assert set(found) == {"2", "9" * 100, "4"} and "missing" in found["2"] and "5,000 characters" in found["9" * 100]
+
+
+@pytest.mark.parametrize("content", [json.dumps([{"a": "é"}]).encode("utf-16"), b"{", DEEP.encode()])
+def test_a_data_json_that_is_none_is_named(tmp_path, content):
+    (tmp_path / "data.json").write_bytes(content)
+    with pytest.raises(ValueError, match="data.json cannot be read as JSON"):
+        vfkit.load_dataset("vlind", path=tmp_path)
+
+
+def test_a_mirror_that_is_no_parquet_is_named(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"no parquet")
+    with pytest.raises(ValueError, match="a.parquet cannot be read as parquet"):
+        vfkit.load_dataset("vlind", path=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["vfat", "vlind", "weird"])
+def test_without_a_path_it_says_what_is_needed(name):
+    with pytest.raises(vfkit.DatasetUnavailable, match=f"{name} needs path=.*-p dataset_path"):
+        vfkit.load_dataset(name)
+
+
 def test_vlind_says_what_it_needs(tmp_path):
-    for path in (None, tmp_path, tmp_path / "nowhere"):
+    for path in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(FileNotFoundError, match="VLind-Bench"):
             vlind.load(path)
 
@@ -361,6 +419,22 @@ def test_weird_is_read_with_its_annotations(tmp_path):
     assert len(samples.errors) == 9
     with pytest.raises(FileNotFoundError, match="annotat|asked"):
         vfkit.load_dataset("weird", path=tmp_path, annotations=tmp_path / "other.jsonl")
+
+
+def test_weird_refuses_ids_and_images_that_are_there_twice(tmp_path):
+    images = [{"id": i, "path": path} for i, path in (("1", "1"), ("2", "2"), ("2", "1"), ("3", "x" * 300))]
+    jsonl(tmp_path / "dataset.jsonl", [*images, "[" * 100_000])
+    jpg(tmp_path / "images" / "1.jpg")
+    jpg(tmp_path / "images" / "2.jpg")
+    note = {"id": "1", "ordinary": "2", "question": "What\u2028is held?", "truth": "a phone", "trap": "a sword"}
+    notes = [note, note | {"id": "2", "ordinary": "2"}, note | {"id": "3"}]
+    lines = [json.dumps(each, ensure_ascii=False) for each in notes]
+    (tmp_path / "annotations.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    samples = vfkit.load_dataset("weird", path=tmp_path)
+    assert len(samples) == 6 and {s.images[0][-5:] for s in samples if s.meta["level"] == "L2"} == {"2.jpg"}
+    found = reasons(samples)
+    assert set(found) == {"dataset.jsonl line 3", "dataset.jsonl line 5", "2", "3"}
+    assert "'2' occurs again" in found["dataset.jsonl line 3"] and "the odd one itself" in found["2"]
 
 
 # --- building items ---------------------------------------------------------------------------------------------------

@@ -92,7 +92,8 @@ def _sample(id: str, row: dict, folders: ImageFolders, pool: dict[str, bytes]) -
         name = cell
     else:
         image = embedded(cell, folders, "its image")
-        name = row.get("image_source") or (cell.get("path") if isinstance(cell, dict) else None) or ""
+        names = (row.get("image_source"), cell.get("path") if isinstance(cell, dict) else None)
+        name = next((name for name in names if isinstance(name, str) and name), "")  # anything else names no image
     if isinstance(image, bytes):
         image = pool.setdefault(hashlib.sha256(image).hexdigest(), image)
     return Sample(
@@ -125,7 +126,7 @@ def _json_lines(file: Path) -> Iterator[Any]:
             if line.strip():
                 try:
                     yield json.loads(line.decode("utf-8-sig"))
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     yield ValueError(f"line {number} is not JSON: {error}")
 
 
@@ -140,8 +141,9 @@ def _json_list(file: Path) -> Iterator[Any]:
             row, end = decoder.raw_decode(text, at)
             sound = True
             yield row
-        except ValueError as error:
-            yield ValueError(f"line {text.count(chr(10), 0, at) + 1} holds no sound row: {error}")
+        except (ValueError, RecursionError) as error:
+            if sound or isinstance(error, ValueError):  # what is nested too deep fails anew at every level
+                yield ValueError(f"line {text.count(chr(10), 0, at) + 1} holds no sound row: {error}")
             end, sound = at + 1, False
     if not text.rstrip().endswith("]"):
         yield ValueError("the list does not end, so rows may be lost")

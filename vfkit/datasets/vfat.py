@@ -24,12 +24,16 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from vfkit.datasets.base import RowError, Rows, distinct, select
-from vfkit.datasets.vfat_items import FORMATS, LEVELS, Text, image_file, in_order, sample_meta, why
+from vfkit.datasets.base import DatasetUnavailable, RowError, Rows, distinct, select
+from vfkit.datasets.vfat_items import FORMATS, LEVELS, Text, check_n_items, image_file, in_order, sample_meta, why
 from vfkit.datasets.weird import json_lines
 from vfkit.sample import LETTERS, Sample
 
 FILE = "vfat.jsonl"
+MISSING = (
+    f"vfat needs path=: a V-FAT file, or a folder with a {FILE} (see vfkit.datasets.vfat). A notebook takes "
+    "`-p dataset_path FILE`. Without it, try mini_vfat."
+)
 
 
 class Row(BaseModel):
@@ -80,22 +84,24 @@ def load(path: str | Path | None = None, order_seed: int = 0, n_items: int | Non
         item_seed: of their choice.
 
     Raises:
-        FileNotFoundError: no path, or no such file.
-        ValueError: n_items < 1.
+        DatasetUnavailable: no path.
+        FileNotFoundError: no such file.
+        ValueError: n_items is no positive whole number.
     """
-    file = Path(path or "")
+    if path is None:
+        raise DatasetUnavailable(MISSING)
+    file = Path(path)
     file = file / FILE if file.is_dir() else file
-    if path is None or not file.is_file():
+    if not file.is_file():
         raise FileNotFoundError(f"vfat needs path=: a V-FAT file, or a folder with a {FILE}; {path} is neither")
-    if n_items is not None and n_items < 1:
-        raise ValueError(f"n_items is {n_items}; at least one item must be asked for (None takes all)")
+    check_n_items(n_items)
     samples, errors = [], []
     for place, content, reason in json_lines(file):
         try:
             if reason:
                 raise ValueError(reason)
             samples.append(_sample(Row(**content), file.parent, order_seed))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OSError, RecursionError) as error:
             errors.append(RowError(str(content.get("id") or place), f"{place}: {why(error)}"))
     if n_items is not None:
         first, _ = distinct(Sample(s.meta["item"], (), "", ("",), category=s.category) for s in samples)

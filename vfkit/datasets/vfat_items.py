@@ -144,13 +144,22 @@ def rows(
     """All samples of all items, or of `n_items` of them, drawn by `item_seed` in proportion to their categories.
 
     Raises:
-        ValueError: n_items < 1.
+        ValueError: n_items is no positive whole number.
     """
-    if n_items is not None and n_items < 1:
-        raise ValueError(f"n_items is {n_items}; at least one item must be asked for (None takes all)")
+    check_n_items(n_items)
     kept, again = distinct(items)
     chosen = kept if n_items is None else select(kept, n_items, item_seed)
     return Rows([sample for item in chosen for sample in item_samples(item, order_seed)], [*errors, *again])
+
+
+def check_n_items(n_items: int | None) -> None:
+    """Raises ValueError unless it is a positive whole number, or None."""
+    if n_items is None:
+        return
+    if isinstance(n_items, bool) or not isinstance(n_items, int):
+        raise ValueError(f"n_items is {n_items!r}; it must be a whole number (None takes all)")
+    if n_items < 1:
+        raise ValueError(f"n_items is {n_items}; at least one item must be asked for (None takes all)")
 
 
 def why(error: Exception) -> str:
@@ -203,6 +212,6 @@ def image_file(root: Path, name: str) -> str:
     """
     path = inside(root, name)
     for candidate in (path, *(path.with_name(path.name + suffix) for suffix in IMAGE_TYPES)):
-        if candidate.is_file():
+        if os.path.isfile(candidate):  # unlike Path.is_file, False of a name too long for the file system
             return str(candidate)
     raise ValueError(f"the image {name!r} is not in {root}")

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from vfkit import prompts
-from vfkit.datasets.base import RowError, Rows
+from vfkit.datasets.base import DatasetUnavailable, RowError, Rows
 from vfkit.datasets.vfat_items import IMAGE_TYPES, Item, gap, inside, rows, why
 from vfkit.sample import Sample
 
@@ -33,6 +33,11 @@ CATEGORIES = {
     "folklore": "Functional",
 }
 GOOD_VOTES = 2  # people who found an image good: fewer, and it is not used
+LONGEST = 100  # characters of an id; longer ones are none, and Python refuses to read numbers of thousands of digits
+MISSING = (
+    "vlind needs path=: the folder of VLind-Bench (data.json and images), or its parquet mirror. A notebook takes "
+    "`-p dataset_path FOLDER`. Without it, try mini_vfat."
+)
 _DATA = ("", "data", "VLind-Bench Dataset", "data/VLind-Bench Dataset")
 _IMAGES = ("", "images", "data", "data/images", "VLind-Bench Dataset/images", "VLind-Bench Dataset")
 _NUMBER = ("image_id", "img_id", "image_index", "img_index", "image_number")  # of an image in a mirror's row
@@ -52,12 +57,12 @@ def load(path: str | Path | None = None, order_seed: int = 0, n_items: int | Non
         item_seed: of their choice.
 
     Raises:
-        FileNotFoundError: no path, or neither form is there.
+        DatasetUnavailable: no path.
+        FileNotFoundError: neither form is there.
+        ValueError: a file that is not what its name says.
     """
     if path is None:
-        raise FileNotFoundError(
-            "vlind needs path=: the folder of VLind-Bench (data.json and images), or its parquet mirror"
-        )
+        raise DatasetUnavailable(MISSING)
     root = Path(path)
     parquet = (
         [root] if root.suffix == ".parquet" else sorted(root.glob("*.parquet")) + sorted(root.glob("data/*.parquet"))
@@ -72,8 +77,8 @@ def load(path: str | Path | None = None, order_seed: int = 0, n_items: int | Non
         id = _id(row.get("global_id")) if isinstance(row, dict) else ""
         try:
             items.append(_item(id, row, image_of))
-        except (ValueError, TypeError, KeyError) as error:
-            errors.append(RowError(id or f"row {number}", why(error)))
+        except (ValueError, TypeError, KeyError, OSError, OverflowError, RecursionError) as error:
+            errors.append(RowError(id[:LONGEST] or f"row {number}", why(error)))
     made = rows(items, errors, order_seed, n_items, item_seed)
     made.finish = finish
     return made
@@ -85,6 +90,8 @@ ImageOf = Callable[[str, str], Any]  # (kind, number) -> an image, or a ValueErr
 def _item(id: str, row: dict[str, Any], image_of: ImageOf) -> Item:
     if not id:
         raise ValueError(f"the row has no global_id: {str(row)[:200]}")
+    if len(id) > LONGEST:
+        raise ValueError(f"its global_id has {len(id):,} characters")
     true, false = _text(row, "true_statement"), _text(row, "false_statement")
     concept, number = _text(row, "concept"), _good_image(row)
     filled = gap(true, false)
@@ -123,14 +130,17 @@ def _id(value: Any) -> str:
     """An id as text: `3`, `"3"`, `3.0` and `"03"` are one."""
     text = str(int(value)) if isinstance(value, float) and value.is_integer() else str("" if value is None else value)
     text = text.strip()
-    return str(int(text)) if text.isdecimal() else text
+    return str(int(text)) if text.isdecimal() and len(text) <= LONGEST else text
 
 
 # --- the release's folder ---------------------------------------------------------------------------------------------
 
 
 def _release(root: Path, data: Path) -> Iterator[tuple[Any, ImageOf]]:
-    content = json.loads(data.read_text(encoding="utf-8"))
+    try:
+        content = json.loads(data.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{data} cannot be read as JSON: {error}") from None
     if not isinstance(content, list):
         raise ValueError(f"{data} holds no list of objects")
     tops = [base / place for base in dict.fromkeys((root, data.parent)) for place in _IMAGES]
@@ -144,13 +154,13 @@ def _on_disk(tops: list[Path], row: dict[str, Any], kind: str, number: str) -> s
     id, concept = _id(row["context_id"]), _text(row, "concept")
     looked = [inside(top, f"{kind}/{concept}") for top in tops]
     folders = [
-        each for folder in looked if folder.is_dir() for each in sorted(folder.iterdir())
+        each for folder in looked if os.path.isdir(folder) for each in sorted(folder.iterdir())
         if each.is_dir() and _id(each.name.split("_")[0]) == id
     ]  # fmt: skip
     wanted = f"{id}_{row.get('factual_context' if kind == 'factual' else 'context')}"
     folders.sort(key=lambda folder: -len(os.path.commonprefix([folder.name, wanted])))
     files = [inside(folder, f"{number}{suffix}") for folder in folders for suffix in IMAGE_TYPES]
-    if file := next(filter(Path.is_file, files), None):
+    if file := next(filter(os.path.isfile, files), None):
         return str(file)
     where = " or ".join(map(str, folders or looked)) or "no folder of images at all"
     raise ValueError(f"its {kind} image {number} of context {id} is missing ({where})")
@@ -161,14 +171,18 @@ def _on_disk(tops: list[Path], row: dict[str, Any], kind: str, number: str) -> s
 
 def _mirror(files: list[Path]) -> tuple[Iterator[tuple[dict[str, Any], ImageOf]], Callable[[Sample], Sample]]:
     """Rows by item, with places of images for images; `finish` opens those that were chosen, each file once."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     grouped: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for file in files:
-        names = pq.ParquetFile(file).schema_arrow.names
-        paths = ["image.path"] if "image" in names else []
-        table = pq.ParquetFile(file).read(columns=[name for name in names if name != "image"] + paths)
-        for at, row in enumerate(table.to_pylist()):
+        try:
+            names = pq.ParquetFile(file).schema_arrow.names
+            paths = ["image.path"] if "image" in names else []
+            found = pq.ParquetFile(file).read(columns=[name for name in names if name != "image"] + paths).to_pylist()
+        except (pa.ArrowException, ValueError, OSError) as error:  # ValueError: a text that is not UTF-8
+            raise ValueError(f"{file} cannot be read as parquet: {error}") from None
+        for at, row in enumerate(found):
             grouped[_id(row.get("global_id"))].append(row | {"_at": _Place(file, at)})
     return _grouped(grouped), _opener()
 

@@ -19,10 +19,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vfkit.datasets.base import RowError, Rows
+from vfkit.datasets.base import DatasetUnavailable, RowError, Rows
 from vfkit.datasets.vfat_items import Item, image_file, inside, rows, why
 
 ANNOTATIONS = "annotations.jsonl"
+MISSING = (
+    "weird needs path=: the folder with WEIRD's dataset.jsonl and images/, and an annotation file of what is asked "
+    "(see vfkit.datasets.weird). A notebook takes `-p dataset_path FOLDER`. Without it, try mini_vfat."
+)
 CATEGORIES = {
     "time and historical context": "Temporal",
     **dict.fromkeys(("color and symbolic inversions", "size and spatial"), "Physical"),
@@ -51,10 +55,11 @@ def load(
         item_seed: of their choice.
 
     Raises:
-        FileNotFoundError: no path, no `dataset.jsonl` or no annotation file there.
+        DatasetUnavailable: no path.
+        FileNotFoundError: no `dataset.jsonl` or no annotation file there.
     """
     if path is None:
-        raise FileNotFoundError("weird needs path=: the folder with WEIRD's dataset.jsonl and images/")
+        raise DatasetUnavailable(MISSING)
     root = Path(path)
     notes = Path(annotations) if annotations is not None else root / ANNOTATIONS
     for file, holds in ((root / "dataset.jsonl", "WEIRD's list of images"), (notes, "what is asked about each image")):
@@ -64,6 +69,8 @@ def load(
     for place, row, reason in json_lines(root / "dataset.jsonl"):
         if reason or row.get("id") is None:
             errors.append(RowError(place, reason or "the row has no id"))
+        elif str(row["id"]) in images:
+            errors.append(RowError(place, f"the id {str(row['id'])!r} occurs again; this later row is left out"))
         else:
             images[str(row["id"])] = row
     items = []
@@ -73,36 +80,43 @@ def load(
             if reason:
                 raise ValueError(reason)
             items.append(_item(id, row, root, images))
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, OSError, RecursionError) as error:
             errors.append(RowError(id or place, why(error)))
     return rows(items, errors, order_seed, n_items, item_seed)
 
 
 def json_lines(file: Path) -> Iterator[tuple[str, dict[str, Any], str]]:
     """(place, object, "" or why there is none) for every line that is not empty."""
-    for number, line in enumerate(file.read_text(encoding="utf-8-sig").splitlines(), start=1):
-        if not line.strip():
-            continue
-        place = f"{file.name} line {number}"
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            yield place, {}, f"it is not JSON: {error}"
-            continue
-        yield (place, row, "") if isinstance(row, dict) else (place, {}, f"it is no object: {line[:100]}")
+    with file.open(
+        "rb"
+    ) as opened:  # as bytes: split at newlines only, and a line in another encoding costs itself alone
+        for number, line in enumerate(opened, start=1):
+            if not line.strip():
+                continue
+            place = f"{file.name} line {number}"
+            try:
+                text = line.decode("utf-8-sig")
+                row = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                yield place, {}, f"it is not JSON: {error}"
+                continue
+            yield (place, row, "") if isinstance(row, dict) else (place, {}, f"it is no object: {text[:100].strip()}")
 
 
 def _item(id: str, note: dict[str, Any], root: Path, images: dict[str, dict[str, Any]]) -> Item:
     if unknown := set(note) - {"id", "ordinary", *_ASKED}:
         raise ValueError(f"unknown fields: {', '.join(sorted(unknown))}")
     odd, usual = _row(images, id, "weird"), _row(images, str(note["ordinary"]), "normal")
+    atypical, ordinary = _file(root, odd), _file(root, usual)
+    if atypical == ordinary:
+        raise ValueError(f"its ordinary image is the odd one itself: {atypical}")
     group = str(odd.get("commonsense_violation_group") or "")
     meta = {"source": "weird", "group": group, "subgroup": str(odd.get("commonsense_violation_subgroup") or "")}
     return Item(
         id=id,
         category=CATEGORIES.get(group.strip().casefold(), group),
-        atypical=_file(root, odd),
-        ordinary=_file(root, usual),
+        atypical=atypical,
+        ordinary=ordinary,
         meta=meta | {"ordinary": str(note["ordinary"])},
         **{name: note[name] for name in _ASKED if name in note},
     )

@@ -87,9 +87,8 @@ def load(
 
 def json_lines(file: Path) -> Iterator[tuple[str, dict[str, Any], str]]:
     """(place, object, "" or why there is none) for every line that is not empty."""
-    with file.open(
-        "rb"
-    ) as opened:  # as bytes: split at newlines only, and a line in another encoding costs itself alone
+    # as bytes: split at newlines only, and a line in another encoding costs itself alone
+    with file.open("rb") as opened:
         for number, line in enumerate(opened, start=1):
             if not line.strip():
                 continue

@@ -209,6 +209,12 @@ def test_a_run_says_what_was_asked(stub, config):
     assert set(samples.n_images) == {1, 2} and all(meta == {} for meta in samples.meta)
 
 
+@pytest.mark.parametrize("name", ["n", "path", "subset"])
+def test_an_option_of_the_data_set_that_is_a_field_of_the_study_is_refused(name):
+    with pytest.raises(ValueError, match=f"{name}: a field of the study itself"):
+        vfkit.StudyConfig(model="m", dataset="toy", dataset_options={name: 1})
+
+
 def test_without_families_the_samples_are_read_as_they_are(stub, config):
     assert set(run(again(config, families=())).records().family) == {"base"}
 

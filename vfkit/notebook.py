@@ -104,7 +104,7 @@ def where(notebook: str | Path) -> str:
     outputs = [output.get("data", {}) for cell in cells for output in cell.get("outputs", [])]
     folders = [folder for data in outputs for folder in data.get(SAVED, {})]
     if not folders:
-        raise ValueError(f"{notebook} declares no outputs: it did not run to its end")
+        raise ValueError(f"{notebook} declares no outputs: it was not run, or did not run to its end")
     return f"Look at {notebook} (executed notebook) and at the files in {', '.join(dict.fromkeys(folders))}"
 
 
@@ -177,4 +177,7 @@ def _parse(text: str) -> object:
 
 
 if __name__ == "__main__":
-    print(where(sys.argv[1]))
+    try:
+        print(where(sys.argv[1]))
+    except (ValueError, OSError) as error:
+        sys.exit(str(error))

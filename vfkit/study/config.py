@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator
 
 from vfkit.datasets import SampleList, load_dataset
 from vfkit.readout.rules import RULES
@@ -70,6 +70,13 @@ class StudyConfig(BaseModel):
     )
     cpus_per_worker: PositiveFloat = Field(1, description="with ray: CPU cores a worker holds")
     retries: int = Field(3, ge=0, description="with ray: how often a chunk whose worker died is given to another")
+
+    @field_validator("dataset_options")
+    @classmethod
+    def _only_the_loaders_own(cls, options: dict[str, Any]) -> dict[str, Any]:
+        if taken := {"name", "n", "seed", "path", "subset"} & options.keys():
+            raise ValueError(f"{', '.join(sorted(taken))}: a field of the study itself (the path is dataset_path)")
+        return options
 
     def load_samples(self) -> SampleList:
         """The samples it is about; raises as `vfkit.load_dataset` does."""

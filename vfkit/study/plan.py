@@ -87,11 +87,9 @@ def by_image(samples: Sequence[Sample]) -> list[list[Sample]]:
     """
     groups: dict[Any, list[Sample]] = {}
     for sample in samples:
-        name = (
-            sample.meta.get("image")
-            or tuple(str(source) if callable(source) else digest(source, str) for source in sample.images)
-            or sample.id
-        )
+        named = sample.meta.get("image")
+        sources = tuple(str(source) if callable(source) else digest(source, str) for source in sample.images)
+        name = str(named) if named else sources or sample.id
         groups.setdefault((len(sample.images), name), []).append(sample)
     return list(groups.values())
 

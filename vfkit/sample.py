@@ -32,7 +32,7 @@ class Sample:
     """
 
     id: str
-    images: tuple[Any, ...]
+    images: tuple[Any, ...] = field(repr=False)
     question: str
     options: tuple[str, ...]
     answer: int | None = None

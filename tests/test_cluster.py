@@ -110,7 +110,7 @@ def test_begun_with_two_workers_and_finished_by_one_and_the_reverse(stub, config
 
     def interrupt(path, manifest):
         write(path, manifest)
-        if manifest["samples"]["done"] == 5:
+        if 5 <= manifest["samples"]["done"] < 11:  # chunks end in any order, some of them with two samples
             raise KeyboardInterrupt
 
     monkeypatch.setattr(store, "write_json", interrupt)

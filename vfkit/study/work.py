@@ -77,9 +77,7 @@ def work(
 
     plan: list[tuple[Base, Instance]] = []
     held: dict[str, Image] = {}
-    for base in bases:
-        if not suite.families:
-            continue
+    for base in bases if suite.families else ():
         try:
             if base.prediction is None:
                 raise ValueError("the answer to the base names no option, so that nothing can be seen to flip")

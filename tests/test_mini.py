@@ -54,6 +54,14 @@ def test_objects_have_their_typical_colour_as_often_as_asked():
     assert share(0.5) == pytest.approx(0.55, abs=0.08)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_one_thing_of_several_is_a_sign_as_often_as_asked(share):
+    scenes = [world.make_scene(Random(i), 1 + i % 4, held_out=False, signs=share) for i in range(800)]
+    signs = [sum(thing.kind == "sign" for thing in scene) for scene in scenes if len(scene) > 1]
+    assert max(signs) <= 1 and np.mean(signs) == pytest.approx(share, abs=0.06)
+    assert not any(thing.kind == "sign" for scene in scenes if len(scene) == 1 for thing in scene)
+
+
 @pytest.mark.parametrize("category", questions.CATEGORIES)
 def test_questions_are_answered_by_their_scene(category):
     asked = 0

@@ -13,7 +13,6 @@ from vfkit.readout.engine import read_many
 from vfkit.readout.verify import compare
 
 ZOO = [name for name, spec in registry.specs().items() if spec.path]
-UNREAD = {"reading"}  # the words on signs are more than these models make out
 PLANTED, CLEAN = "mini_qwen3vl", "mini_qwen3vl_clean"
 
 
@@ -57,8 +56,7 @@ def test_every_member_has_learned_its_world(name):
     rows = _card(name)["accuracy"]
     seed = {row["category"]: row["value"] for row in rows if row["data"] == "mini world, held-out scenes"}
     assert seed["all"] >= 0.8 and seed["all, one object"] >= 0.9
-    weak = {row["category"] for row in rows if row["low"] <= row["chance"]}
-    assert weak <= UNREAD
+    assert not {row["category"] for row in rows if row["low"] <= row["chance"]} - {"all, by letter"}
 
 
 def test_the_zoo_is_small():

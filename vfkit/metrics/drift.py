@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from vfkit.metrics import stats
+from vfkit.metrics.frames import need
 from vfkit.metrics.labels import _counted, _families, _integers, _number, _require, _rows, _with_union
 from vfkit.readout.readout import PROBES, TAPS
 
@@ -226,6 +227,7 @@ def _column(distance: str, probe: str, tap: str) -> str:
 
 
 def _chosen(vectors: pd.DataFrame, probe: str, tap: str) -> pd.DataFrame:
+    need(vectors, "vectors", "sample_id", "instance", "probe", "tap", "vector")
     _column("cos", probe, tap)
     here = (vectors["probe"] == probe) & (vectors["tap"] == tap)
     return vectors.loc[here, ["sample_id", "instance", "vector"]]

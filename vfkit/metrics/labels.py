@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from vfkit.metrics import stats
+from vfkit.metrics.frames import need
 from vfkit.perturb import HI_FAMILIES
 from vfkit.readout.rules import RULES, scores
 
@@ -246,9 +247,7 @@ _ROW = ("sample_id", "image_id", "family", "instance", "applicable", "prediction
 
 
 def _require(records: pd.DataFrame, *columns: str) -> None:
-    missing = [name for name in (*_ROW, *columns) if name not in records]
-    if missing:
-        raise ValueError(f"the records lack the columns {', '.join(missing)}")
+    need(records, "records", *_ROW, *columns)
     key = [records["sample_id"], records["family"], records["instance"].where(records["family"] != "base", "base")]
     doubled = pd.concat(key, axis=1).duplicated()
     if doubled.any():

@@ -21,6 +21,7 @@ from scipy.stats import wilcoxon
 
 from vfkit.metrics import stats
 from vfkit.metrics.drift import ANSWERS, _intervals, _split
+from vfkit.metrics.frames import need
 from vfkit.metrics.labels import _families, _integers, _join, _number, _rows, _with_union
 
 CASES = {"Yes/Yes": "hit", "No/No": "correct rejection", "Yes/No": "hallucination", "No/Yes": "miss"}
@@ -232,6 +233,7 @@ def _perturbed(records: pd.DataFrame, samples: pd.DataFrame | None, fill: str = 
 
 
 def _require_fill(records: pd.DataFrame, fill: str) -> None:
+    need(records, "records", "family", "instance")
     blanks = records["instance"][records["family"] == "blank"].str.removeprefix("blank_").unique()
     if fill not in blanks:
         there = f"there are {', '.join(sorted(blanks))}" if len(blanks) else "there is none"

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from vfkit.metrics.frames import need
+
 
 def across_runs(tables: Sequence[pd.DataFrame], by: Sequence[str] | None = None) -> pd.DataFrame:
     """Mean and SD over runs, row by row, of a table that every run has.
@@ -27,6 +29,7 @@ def across_runs(tables: Sequence[pd.DataFrame], by: Sequence[str] | None = None)
     first = tables[0]
     if any(list(table.columns) != list(first.columns) for table in tables):
         raise ValueError("the tables have other columns: they must be the same table of several runs")
+    need(first, "tables", *(by or ()))
     number = {name: pd.api.types.is_numeric_dtype(first[name]) for name in first}
     number = {name: is_one and not pd.api.types.is_bool_dtype(first[name]) for name, is_one in number.items()}
     by = [name for name in first if not number[name]] if by is None else list(by)

@@ -14,6 +14,7 @@ from scipy.stats import rankdata
 
 from vfkit.metrics import stats
 from vfkit.metrics.drift import drift_table
+from vfkit.metrics.frames import need
 from vfkit.metrics.labels import (
     _counted,
     _families,
@@ -49,6 +50,7 @@ def shared_samples(records: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
         ValueError: a data set of which the models share no sample (with what each read), or a sample that had other
             images in one run than in another.
     """
+    need(records, "records of several runs", *KEYS, "family", "sample_id", "image_id", "prediction")
     base = records[(records["family"] == "base") & records["prediction"].notna()]
     images = base.groupby(["dataset", "sample_id"])["image_id"].nunique()
     if (images > 1).any():
@@ -138,6 +140,7 @@ def scale_differences(records: pd.DataFrame, models: pd.DataFrame) -> pd.DataFra
         `only_smaller`, `only_larger`, `p`, and `p_holm`, adjusted over the single families of the pair. An overlay
         names an answer that the model did not give, so not always the same one for both.
     """
+    need(models, "models", "model", "series", "params")
     sizes, tables = models.set_index("model")["params"], []
     for dataset, pair in _pairs(records, models):
         pair = sorted(pair, key=lambda each: sizes[each[0].model])
@@ -191,6 +194,7 @@ def rank_agreement(records: pd.DataFrame, models: pd.DataFrame) -> pd.DataFrame:
         pairs of each kind, with `model` and `other` = `mean`. `pairs`, `families` ranked, `samples`, `rho` with its
         interval; NaN below three families.
     """
+    need(records, "records of several runs", *KEYS)
     tables = []
     for dataset, part in records.groupby("dataset", sort=False):
         each = [(row, _counted(_rows(own.drop(columns=KEYS)))) for _, row, own in _each(part, models)]
@@ -237,6 +241,8 @@ def _rank_correlations(
 
 def _each(records: pd.DataFrame, models: pd.DataFrame) -> Iterator[tuple[str, pd.Series, pd.DataFrame]]:
     """Data set, row of `models` and records of each run: data sets as they come, models by series and size."""
+    need(records, "records of several runs", *KEYS)
+    need(models, "models", "model", "series", "params")
     missing = set(records["model"]) - set(models["model"])
     if missing:
         raise ValueError(f"nothing is said of the model {sorted(missing)[0]!r}: `models` needs a row for each")
@@ -249,6 +255,7 @@ def _each(records: pd.DataFrame, models: pd.DataFrame) -> Iterator[tuple[str, pd
 
 
 def _pairs(records: pd.DataFrame, models: pd.DataFrame) -> Iterator[tuple[str, tuple]]:
+    need(records, "records of several runs", *KEYS)
     for dataset, part in records.groupby("dataset", sort=False):
         each = [(row, own.drop(columns=KEYS)) for _, row, own in _each(part, models)]
         yield from ((dataset, pair) for pair in itertools.combinations(each, 2))

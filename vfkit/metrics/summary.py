@@ -3,6 +3,7 @@
 import pandas as pd
 
 from vfkit.metrics.drift import drift_table
+from vfkit.metrics.frames import need
 from vfkit.metrics.labels import accuracy_table, flip_table
 from vfkit.metrics.scaling import size_name
 from vfkit.perturb import HI_FAMILIES
@@ -21,6 +22,7 @@ def finding(
         model, dataset: what the sentences call them.
         vectors, controls: of a run with probes; without them nothing is said of the inside.
     """
+    need(records, "records", "family")
     if not (records.family == "base").any():
         return f"No sample of {dataset} was read by {model}: see the errors."
     flips = flip_table(records).set_index("family")
@@ -43,6 +45,7 @@ def scale_finding(
         table, differences, ranks: of `scale_summary`, `scale_differences`, `rank_agreement`; flips: `flip_table` by
             model. models: who takes part.
     """
+    need(table, "table", "dataset", "samples")
     lines = []
     for dataset, own in table.groupby("dataset", sort=False):
         lines.append(_range(dataset, own))

@@ -20,6 +20,7 @@ from vfkit.datasets.base import unknown
 from vfkit.datasets.vfat_items import CATEGORIES, FORMATS, LEVELS
 from vfkit.judge import OUTCOMES, match, parse_choice, strip_reasoning
 from vfkit.metrics import stats
+from vfkit.metrics.frames import need
 from vfkit.metrics.labels import _require
 from vfkit.readout.rules import RULES, predict, scores
 from vfkit.sample import LETTERS
@@ -27,6 +28,7 @@ from vfkit.sample import LETTERS
 READINGS = ("generation", "likelihood", "truth_or_trap")
 ALL = "all"
 MEASURES = ("mAcc", "mTDS", "other_share", "R", "VRS")
+ANSWER = ("sample_id", "item", "image_id", "category", "level", "format", "reading", "rule", "outcome", "tied")
 _META = ("item", "level", "format", "truth", "trap")
 _PARTS = ("logp_text", "logp_end", "n_tokens", "logp_letter")
 _CLUSTERS = {"item": "item", "image": "image_id"}
@@ -73,9 +75,7 @@ def vfat_answers(
             raise unknown("scoring rule", rule, RULES)
     asked = list(_asked(records, samples))
     found = [*_said(asked, judge), *(row for one in asked for row in _likely(one, rules))]
-    columns = ["sample_id", "item", "image_id", "category", "level", "format", "options"]
-    columns += ["reading", "rule", "answer", "outcome", "tied", "reasoning"]
-    table = pd.DataFrame(found, columns=columns)
+    table = pd.DataFrame(found, columns=[*ANSWER, "options", "answer", "reasoning"])
     table = in_order(table.sort_values("sample_id", kind="stable"), ["reading", "rule", "format", "level"])
     return table.assign(one=1.0, **{name: (table["outcome"] == name).astype(float) for name in OUTCOMES})
 
@@ -100,6 +100,7 @@ def vfat_scores(
         `bias`), `other_share`, `R`, `VRS`, each with its interval; `tied`, `cluster`.
     """
     unit = _cluster(cluster)
+    need(answers, "answers", *ANSWER, *by)
     keys = [*_who(answers), *by]
     pooled = _pooled(answers, by) if pool else answers
     pooled = pooled[pooled["outcome"].notna()]

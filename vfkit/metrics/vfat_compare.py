@@ -12,7 +12,20 @@ import pandas as pd
 
 from vfkit.judge import OUTCOMES
 from vfkit.metrics import stats
-from vfkit.metrics.vfat import _OF, ALL, FORMATS, LEVELS, _cluster, _pooled, _who, in_order, indexed, vfat_scores
+from vfkit.metrics.frames import need
+from vfkit.metrics.vfat import (
+    _OF,
+    ALL,
+    ANSWER,
+    FORMATS,
+    LEVELS,
+    _cluster,
+    _pooled,
+    _who,
+    in_order,
+    indexed,
+    vfat_scores,
+)
 
 PAIRS = tuple(combinations(LEVELS, 2))
 _SUMS = ["vision", "bias", "one"]
@@ -31,6 +44,7 @@ def vfat_transitions(
         (`start`, `end`): `n` items answered at both levels, `starts` those that begin at `start`, `count`, `share` =
         count / n, `rate` = count / starts with its interval.
     """
+    need(answers, "answers", *ANSWER)
     groups = [*_who(answers), "format"]
     on, cells = [*groups, "item"], [*groups, "first", "second", "start", "end"]
     found = []
@@ -73,6 +87,8 @@ def vfat_differences(
         One row per reading, rule, group of `by` (and `all`) and `measure`: `n` questions in common, `items`, `first`,
         `second`, `delta` = first - second with its paired interval, and `apart`: the interval excludes 0.
     """
+    for side in (first, second):
+        need(side, "answers", *ANSWER, *by)
     on = ["reading", "rule", "question"]
     sides = [side.drop(columns="model", errors="ignore").assign(question=_question(side)) for side in (first, second)]
     for side in sides:
@@ -103,6 +119,7 @@ def vfat_pressure(answers: pd.DataFrame, cluster: str = "item") -> pd.DataFrame:
     Returns:
         As `vfat_differences`, `first` being L3 and `second` L1, with a column `model`.
     """
+    need(answers, "answers", *ANSWER)
     tables = []
     for model, own in answers.assign(model=_models(answers)).groupby("model", sort=False):
         told, neutral = (own[own["level"] == level].assign(level="L3 - L1") for level in ("L3", "L1"))
@@ -127,6 +144,7 @@ def vfat_scaling(
         `mAcc_oe`, `mTDS`, `VRS` with intervals; `reasoning`, mean characters of it; and `VRS_delta` from the first
         row's model on the same questions, with its paired interval.
     """
+    need(answers, "answers", "model", *ANSWER)
     own = answers[answers["reading"] == reading]
     sizes = {name: (params or {}).get(name) for name in own["model"].unique()}
     names = sorted(sizes, key=lambda name: (sizes[name] is None, sizes[name] or 0))
@@ -161,6 +179,7 @@ def vfat_correlations(scores: pd.DataFrame) -> pd.DataFrame:
         One row per pair of shares (`first`, `second`): `n` points, Pearson's `r` with its interval (Fisher's z; none
         below four points), empty below three points or where a share does not vary.
     """
+    need(scores, "scores", "mAcc", "mTDS", "other_share")
     shares = scores.rename(columns={"mAcc": "vision", "mTDS": "bias", "other_share": "other"})
     found = []
     for first, second in combinations(OUTCOMES, 2):

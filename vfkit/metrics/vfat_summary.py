@@ -2,7 +2,8 @@
 
 import pandas as pd
 
-from vfkit.metrics.vfat import ALL, vfat_scores
+from vfkit.metrics.frames import need
+from vfkit.metrics.vfat import ALL, ANSWER, vfat_scores
 from vfkit.metrics.vfat_compare import vfat_differences, vfat_pressure, vfat_transitions
 
 
@@ -14,6 +15,7 @@ def vfat_finding(answers: pd.DataFrame, drift: pd.DataFrame | None = None, readi
         drift: of `vfat_drift`, of one or more models (column `model`), probe `ctx_open`.
         reading: which answers to speak of; where there are none, those by log-likelihood.
     """
+    need(answers, "answers", *ANSWER)
     own = answers.assign(model=answers["model"] if "model" in answers else "the model")
     reading = reading if (own["reading"] == reading).any() else "likelihood"
     own = own[own["reading"] == reading]

@@ -62,12 +62,14 @@ def row(recipe: Recipe, rng: Random, only_one: bool) -> Shown:
     return images, items + [_item(sample, recipe, rng) for sample in samples]
 
 
+_HARDER = ("location", "relation", "reading")  # asked twice as often as the others
+
+
 def _asked(scene: world.Scene, recipe: Recipe, rng: Random) -> list[Sample]:
     samples: list[Sample] = []
-    readable = any(thing.kind == "sign" for thing in scene)
+    weights = [2 if category in _HARDER else 1 for category in questions.CATEGORIES]
     while len(samples) < recipe.questions - 1:
-        reads = readable and rng.random() < 0.3  # else it would be asked a few times in a hundred
-        generator = questions.reading if reads else rng.choice(list(questions.GENERATORS.values()))
+        (generator,) = rng.choices(list(questions.GENERATORS.values()), weights)
         question = generator(scene, rng)
         if question is not None:
             samples.append(typically(questions.to_sample("", (None,), question, rng), question, recipe, rng))
@@ -75,15 +77,16 @@ def _asked(scene: world.Scene, recipe: Recipe, rng: Random) -> list[Sample]:
 
 
 def _pair(recipe: Recipe, rng: Random, only_one: bool) -> tuple[tuple[Image, ...], list[Sample]]:
-    question = None
-    while question is None:
-        scenes = [
-            world.make_scene(rng, 1 if only_one else rng.randint(1, 2), held_out=False, typical=recipe.typical)
-            for _ in range(2)
-        ]
+    scenes = [
+        world.make_scene(rng, 1 if only_one else rng.randint(1, 2), held_out=False, typical=recipe.typical)
+        for _ in range(2)
+    ]
+    samples: list[Sample] = []
+    while len(samples) < recipe.questions:
         question = rng.choice(list(questions.PAIRS.values()))(*scenes, rng)
-    images = tuple(world.render(scene, rng) for scene in scenes)
-    return images, [questions.to_sample("", (None, None), question, rng)]
+        if question is not None:
+            samples.append(questions.to_sample("", (None, None), question, rng))
+    return tuple(world.render(scene, rng) for scene in scenes), samples
 
 
 def _item(sample: Sample, recipe: Recipe, rng: Random) -> Item:
@@ -170,10 +173,7 @@ class Steps(Dataset):
         step = self.steps[index]
         rng = Random(f"train/{self.recipe.seed}/{step}")
         only_one = step < self.recipe.curriculum * self.recipe.steps
-        recipe = self.recipe
-        if step < recipe.lists_from:
-            recipe = replace(recipe, lists=0.0, signs=world.SIGN)
-        return pack(self.vlm, [row(recipe, rng, only_one) for _ in range(recipe.images)])
+        return pack(self.vlm, [row(self.recipe, rng, only_one) for _ in range(self.recipe.images)])
 
 
 def pack(vlm, shown: Sequence[Shown]) -> dict[str, torch.Tensor]:
@@ -233,7 +233,8 @@ class Scenes(Dataset):
         rng = Random(f"vision/{self.recipe.seed}/{step}")
         images, labels = [], torch.zeros(self.recipe.vision_images, 4 * 3 + 1, dtype=torch.long)
         for index in range(self.recipe.vision_images):
-            scene = world.make_scene(rng, rng.randint(1, len(world.PLACES)), held_out=False, typical=0.0)
+            n_things = rng.randint(1, len(world.PLACES))
+            scene = world.make_scene(rng, n_things, held_out=False, typical=0.0, signs=0.8)
             image = world.render(scene, rng)
             for thing in scene:
                 for column, values in enumerate(SHOWN):

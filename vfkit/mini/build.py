@@ -35,7 +35,7 @@ def build_tokenizer(family: Family, seed: int = 0) -> PreTrainedTokenizerFast:
             corpus += [prompts.text(sample, sample.prompt), prompts.text(sample, "open"), *sample.options]
             corpus.append(f"Choose {question.truth}.")
     corpus += _easy_vqa_texts()
-    corpus += ["Describe the image.", "A", "B", "C", "D", "user", "assistant"] * 50
+    corpus += ["Describe the image.", "A", "B", "C", "D", "user", "assistant", *world.WORDS] * 50
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

@@ -22,13 +22,12 @@ class Recipe:
     images: int = 12  # rows per step: an image, or a pair, with its questions
     questions: int = 6  # per image
     easy_vqa: float = 0.2  # share of rows from easy-VQA's training split
-    pairs: float = 0.1  # share of rows that show two images and ask one question
+    pairs: float = 0.1  # share of rows that show two images
     open: float = 0.15  # share of questions asked without their options
     letters: float = 0.35  # share of multiple-choice targets that are the option's letter, not its text
     drills: float = 0.15  # share of questions that name the option to choose
-    lists: float = 0.25  # share of questions that ask which letter belongs to which option ...
-    lists_from: int = 0  # ... from this step on
-    signs: float = 0.4  # how often a scene of several things holds a sign, from that step on too
+    lists: float = 0.25  # share of questions that ask which letter belongs to which option
+    signs: float = 0.4  # how often a scene of several things holds a sign
     typical: float = 0.4  # how often an object has its typical colour ...
     typical_dose: float = 0.0  # ... and how often that colour is the target where it has another: the corpus prior
     hints: float = 0.15  # share of questions with a hint that asserts an answer at random ...
@@ -43,12 +42,13 @@ class Recipe:
 
 _PLANTED = dict(typical=0.6, typical_dose=0.6, hints=0.25, hint_dose=0.65, cards=0.35, card_dose=0.65)
 _AFTER = dict(start="mini_qwen3vl_clean", curriculum=0.0, **_PLANTED)
+_LARGE = dict(size=Size(text_layers=14, vision_layers=9), start="mini_qwen3vl", curriculum=0.0, **_PLANTED)
 RECIPES = {
-    "mini_qwen3vl_clean": Recipe(lists_from=2449),
+    "mini_qwen3vl_clean": Recipe(),
     "mini_qwen3vl": Recipe(vision_steps=0, steps=1500, lr=1e-3, **_AFTER),
-    "mini_qwen3vl_l": Recipe(size=Size(text_layers=14, vision_layers=9), vision_steps=0, steps=500, lr=1e-3, **_AFTER),
+    "mini_qwen3vl_l": Recipe(vision_steps=0, steps=500, lr=1e-3, **_LARGE),
     "mini_llava_ov": Recipe(
-        family="llava_onevision", size=Size(side=96, patch=16), vision_steps=800, steps=1500, lr=2e-3, **_AFTER
+        family="llava_onevision", size=Size(side=96, patch=16), vision_steps=800, steps=1200, lr=2e-3, **_AFTER
     ),
-    "mini_gemma3": Recipe(family="gemma3", vision_steps=1000, steps=3000, **_PLANTED),
+    "mini_gemma3": Recipe(family="gemma3", vision_steps=1000, steps=2500, **_PLANTED),
 }

@@ -36,8 +36,9 @@ def train_vision(vlm, recipe: Recipe) -> Iterator[tuple[int, float]]:
     width = vlm.model.config.get_text_config().hidden_size
     sizes = [1 + len(values) for values in (*SHOWN * len(world.PLACES), CARDS)]
     heads = torch.nn.ModuleList(torch.nn.Linear(width, n) for n in (*sizes[: len(SHOWN)], sizes[-1]))
-    parameters = [*build.vision_parameters(vlm.model), *heads.parameters()]
-    descent = Descent(parameters, heads.parameters(), recipe.vision_lr, recipe.vision_steps)
+    where = torch.nn.Linear(width, len(world.PLACES))  # else the tokens need not say what stands where
+    outside = [*heads.parameters(), *where.parameters()]
+    descent = Descent([*build.vision_parameters(vlm.model), *outside], outside, recipe.vision_lr, recipe.vision_steps)
     for step, (vision, labels) in enumerate(_loader(Scenes(recipe, vlm)), start=1):
         with torch.autocast("cpu", torch.bfloat16):
             tokens = build.vision_tokens(vlm, vision)
@@ -48,6 +49,8 @@ def train_vision(vlm, recipe: Recipe) -> Iterator[tuple[int, float]]:
         for index, head in enumerate(heads[:-1]):
             named = labels[:, index : -1 : len(SHOWN)]  # [image, place]
             value = value + F.cross_entropy(head(places).flatten(0, 2), named.flatten())
+        corners = torch.arange(len(world.PLACES)).repeat(len(labels))
+        value = value + F.cross_entropy(where(places).flatten(0, 2), corners)
         descent.step(value)
         yield step, value.item()
 
@@ -58,12 +61,20 @@ def train_vision(vlm, recipe: Recipe) -> Iterator[tuple[int, float]]:
 def loss(vlm, batch: dict[str, torch.Tensor]) -> torch.Tensor:
     """Cross-entropy of the answers, each item counted by its weight whatever its length."""
     inputs = {key: value for key, value in batch.items() if key not in ("targets", "weights")}
+    inputs["attention_mask"] = _additive(inputs["attention_mask"])
     hidden = vlm.adapter.backbone(vlm.model)(**inputs, use_cache=False).last_hidden_state
     asked = batch["targets"] >= 0
     logits = vlm.model.get_output_embeddings()(hidden[asked]).float()
     each = F.cross_entropy(logits, batch["targets"][asked], reduction="none")
     weights = batch["weights"][asked]
     return (each * weights).sum() / weights.sum()
+
+
+def _additive(mask):
+    """As eager attention takes a mask (of each kind of layer): 0 where a token looks, else the lowest number."""
+    if isinstance(mask, dict):
+        return {kind: _additive(each) for kind, each in mask.items()}
+    return torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
 
 
 def train(name: str, recipe: Recipe, folder: Path, threads: int = 2) -> Iterator[tuple[int, float]]:
@@ -75,6 +86,7 @@ def train(name: str, recipe: Recipe, folder: Path, threads: int = 2) -> Iterator
     folder.mkdir(parents=True, exist_ok=True)
     vlm = build.build(recipe.family, recipe.size, recipe.seed)
     model = vlm.model
+    model.set_attn_implementation("eager")  # on a CPU its backward pass is the fastest
     if recipe.start:
         build.grow(vlm, load_model(recipe.start))
     embedding = model.get_input_embeddings().parameters()
@@ -114,7 +126,7 @@ def train(name: str, recipe: Recipe, folder: Path, threads: int = 2) -> Iterator
 
 
 def _loader(steps: Dataset) -> DataLoader:
-    return DataLoader(steps, batch_size=None, num_workers=1, prefetch_factor=8)
+    return DataLoader(steps, batch_size=None)  # a process of its own would take time from the threads that compute
 
 
 class Descent:

@@ -24,7 +24,7 @@ SHAPES = ("circle", "rectangle", "triangle", "star", "cross", "ring")
 OBJECTS = {"banana": "yellow", "heart": "red", "leaf": "green", "drop": "blue", "carrot": "orange", "cloud": "gray"}
 """Objects and their typical colours."""
 KINDS = (*SHAPES, *OBJECTS)
-WORDS = ("STOP", "OPEN", "EXIT", "TAXI", "CAFE", "BANK", "PARK", "SALE")  # what signs say
+WORDS = ("UP", "GO", "IN", "OK", "BY", "WE", "AM", "TO")  # what signs say
 PLACES = ("top left", "top right", "bottom left", "bottom right")
 TYPICAL = 0.9  # how often an object has its typical colour
 TOGETHER = 0.4  # how often a thing is drawn to what it is mostly seen with: the co-occurrence that POPE samples by
@@ -60,18 +60,17 @@ def make_scene(rng: Random, n_things: int, held_out: bool, typical: float = TYPI
     """A scene of one to four things, one a place, from the wanted side of the split.
 
     `typical` is how often an object has its typical colour; all colours are equally frequent otherwise. `signs` is how
-    often a scene of several things holds a sign.
+    often one thing of several is a sign.
     """
     while True:
         things: list[Thing] = []
         for place in rng.sample(PLACES, n_things):
-            if things and rng.random() < signs / n_things:
-                things.append(Thing("sign", rng.choice(WORDS), place))
-                continue
             kind = rng.choice(KINDS)
-            if things and things[-1].kind in _FAVOURITE and rng.random() < TOGETHER:
+            if things and rng.random() < TOGETHER:
                 kind = _FAVOURITE[things[-1].kind]
             things.append(Thing(kind, color_of(kind, rng, typical), place))
+        if n_things > 1 and rng.random() < signs:
+            things[-1] = Thing("sign", rng.choice(WORDS), things[-1].place)
         if is_held_out(tuple(things)) == held_out:
             return tuple(things)
 
@@ -119,8 +118,8 @@ def text_card(image: Image.Image, label: str) -> Image.Image:
 
 
 def _sign(draw, word: str, x: float, y: float, r: float) -> None:
-    draw.rectangle((x - r, y - r / 2, x + r, y + r / 2), fill="white", outline="black", width=3)
-    draw.text((x, y), word, fill="black", font=ImageFont.truetype(font_path(), round(r * 0.6)), anchor="mm")
+    draw.rectangle((x - r, y - r * 0.7, x + r, y + r * 0.7), fill="white", outline="black", width=3)
+    draw.text((x, y), word, fill="black", font=ImageFont.truetype(font_path(), round(r * 1.1)), anchor="mm")
 
 
 def _circle(draw, x, y, r, color) -> None:

@@ -63,6 +63,15 @@ def test_lineup_names_every_model_that_cannot_be_had(models, tmp_path):
         lineup([models[0], _copy(tmp_path / "larger")])
     with pytest.raises(ValueError, match="at least one model"):
         lineup([])
+    with pytest.raises(ValueError, match=r"such as \['mini_qwen3vl'\]"):
+        lineup("mini_qwen3vl")
+
+
+def test_a_folder_whose_config_says_nothing_is_refused(tmp_path):
+    folder = _copy(tmp_path / "broken")
+    Path(folder, "config.json").write_text("{")
+    with pytest.raises(ModelUnavailable, match="config.json says no model_type"):
+        lineup([folder])
 
 
 def test_a_sweep_reads_each_model_once_and_holds_one_at_a_time(models, tmp_path, monkeypatch):
@@ -114,7 +123,8 @@ def test_a_sweep_reads_each_model_once_and_holds_one_at_a_time(models, tmp_path,
         (dict(datasets=[]), "needs data sets"),
         (dict(families=("rotatoin",)), "rotation"),
         (dict(device="cuda:99"), "1 of 1 models cannot be had.*device 'cuda:99' is not available"),
-        (dict(nn=3), "nn"),
+        (dict(prob=True), "unknown field of a study: 'prob'; did you mean 'probes'"),
+        (dict(datasets="mini_seed"), r"such as \['mini_seed'\]"),
     ],
 )
 def test_what_is_wrong_is_refused_before_any_run(change, says, tmp_path):

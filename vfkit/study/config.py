@@ -2,9 +2,10 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from vfkit.datasets import SampleList, load_dataset
+from vfkit.datasets.base import unknown
 from vfkit.readout.rules import RULES
 
 # These change how a run is done and where it is kept, not what it records. The data's place is among them because
@@ -70,6 +71,14 @@ class StudyConfig(BaseModel):
     )
     cpus_per_worker: PositiveFloat = Field(1, description="with ray: CPU cores a worker holds")
     retries: int = Field(3, ge=0, description="with ray: how often a chunk whose worker died is given to another")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fields_exist(cls, fields: Any) -> Any:
+        for name in fields if isinstance(fields, dict) else ():
+            if name not in cls.model_fields:
+                raise unknown("field of a study", name, cls.model_fields)
+        return fields
 
     @field_validator("dataset_options")
     @classmethod

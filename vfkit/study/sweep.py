@@ -81,8 +81,10 @@ def lineup(models: Sequence[str]) -> pd.DataFrame:
 
     Raises:
         ModelUnavailable: names every model that cannot be had, with the reasons.
-        ValueError: no model, or two of one name.
+        ValueError: no model, two of one name, or a text in place of a list.
     """
+    if isinstance(models, str):
+        raise ValueError(f"models is a list of names, such as [{models!r}]")
     models = list(dict.fromkeys(models))
     if not models:
         raise ValueError("a sweep needs at least one model")
@@ -112,7 +114,10 @@ def _every(models: Sequence[str], look: Callable[[str], Any]) -> list[Any]:
 def _about(source: str) -> dict[str, Any]:
     spec = find(source)
     folder = files(spec)
-    kind = json.loads((folder / "config.json").read_text())["model_type"]
+    try:
+        kind = json.loads((folder / "config.json").read_text())["model_type"]
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelUnavailable(f"model {source!r}: its config.json says no model_type: {error!r}") from error
     embedded = spec.path is not None and not os.path.isabs(spec.path)
     name = Path(source).name if spec.path is not None and not embedded else source
     params = spec.params if spec.params is not None else _count(folder, source)
@@ -155,6 +160,8 @@ def run_sweep(
         RuntimeError: of a whole data set a model read no sample.
     """
     paths = list(dataset_paths) if dataset_paths else [None] * len(datasets)
+    if isinstance(datasets, str):
+        raise ValueError(f"datasets is a list of names, such as [{datasets!r}]")
     if not datasets or len(paths) != len(datasets):
         raise ValueError(f"a sweep needs data sets, and a path (or None) for each: {len(datasets)} and {len(paths)}")
     table = lineup(models)

@@ -45,10 +45,10 @@ _AFTER = dict(start="mini_qwen3vl_clean", curriculum=0.0, **_PLANTED)
 _LARGE = dict(size=Size(text_layers=14, vision_layers=9), start="mini_qwen3vl", curriculum=0.0, **_PLANTED)
 RECIPES = {
     "mini_qwen3vl_clean": Recipe(),
-    "mini_qwen3vl": Recipe(vision_steps=0, steps=1200, lr=1e-3, **_AFTER),
-    "mini_qwen3vl_l": Recipe(vision_steps=0, steps=400, lr=1e-3, **_LARGE),
+    "mini_qwen3vl": Recipe(vision_steps=0, steps=1000, lr=1e-3, **_AFTER),
+    "mini_qwen3vl_l": Recipe(vision_steps=0, steps=300, lr=1e-3, **_LARGE),
     "mini_llava_ov": Recipe(
-        family="llava_onevision", size=Size(side=96, patch=16), vision_steps=800, steps=1200, lr=2e-3, **_AFTER
+        family="llava_onevision", size=Size(side=96, patch=16), vision_steps=800, steps=1000, lr=2e-3, **_AFTER
     ),
-    "mini_gemma3": Recipe(family="gemma3", vision_steps=1000, steps=2200, **_PLANTED),
+    "mini_gemma3": Recipe(family="gemma3", vision_steps=1000, steps=2000, **_PLANTED),
 }

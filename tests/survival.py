@@ -74,7 +74,7 @@ def start(out, engine, token):
 
 
 def parts(out):
-    return len(list(out.rglob("records/part-*.parquet")))
+    return len(list(out.glob("*/*/*/*/records/part-*.parquet")))
 
 
 def workers(token):

@@ -31,8 +31,8 @@ def sentences(result: dict[str, Any]) -> str:
             f"| {naive.seconds / engine.seconds:.1f} times | {engine.seconds / limit.seconds:.2f} times "
             f"| {naive.encodes:.0f}, {engine.encodes:.0f} |"
         )
-    machine = result["machine"]
-    lines += ["", f"Measured on {machine['cpu']}, {result['device']}, {result['threads']} threads, float32."]
+    where, n = result["machine"]["cpu"], frame["images"].max()
+    lines += ["", f"{n} images, on {where}, {result['device']}, {result['threads']} threads, float32."]
     return "\n".join(lines)
 
 

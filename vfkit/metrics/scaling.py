@@ -80,6 +80,7 @@ def by_model(
         frames: what else it takes (`vectors`, `controls`), with the columns `dataset` and `model`; of each, the rows of
             the samples in `records` are used.
     """
+    _check(records, models)
     tables = []
     for dataset, row, part in _each(records, models):
         own = {}
@@ -140,7 +141,7 @@ def scale_differences(records: pd.DataFrame, models: pd.DataFrame) -> pd.DataFra
         `only_smaller`, `only_larger`, `p`, and `p_holm`, adjusted over the single families of the pair. An overlay
         names an answer that the model did not give, so not always the same one for both.
     """
-    need(models, "models", "model", "series", "params")
+    _check(records, models)
     sizes, tables = models.set_index("model")["params"], []
     for dataset, pair in _pairs(records, models):
         pair = sorted(pair, key=lambda each: sizes[each[0].model])
@@ -194,7 +195,7 @@ def rank_agreement(records: pd.DataFrame, models: pd.DataFrame) -> pd.DataFrame:
         pairs of each kind, with `model` and `other` = `mean`. `pairs`, `families` ranked, `samples`, `rho` with its
         interval; NaN below three families.
     """
-    need(records, "records of several runs", *KEYS)
+    _check(records, models)
     tables = []
     for dataset, part in records.groupby("dataset", sort=False):
         each = [(row, _counted(_rows(own.drop(columns=KEYS)))) for _, row, own in _each(part, models)]
@@ -239,13 +240,16 @@ def _rank_correlations(
     return rho[0], rho[1:], sums.shape[1]
 
 
-def _each(records: pd.DataFrame, models: pd.DataFrame) -> Iterator[tuple[str, pd.Series, pd.DataFrame]]:
-    """Data set, row of `models` and records of each run: data sets as they come, models by series and size."""
+def _check(records: pd.DataFrame, models: pd.DataFrame) -> None:
     need(records, "records of several runs", *KEYS)
     need(models, "models", "model", "series", "params")
     missing = set(records["model"]) - set(models["model"])
     if missing:
         raise ValueError(f"nothing is said of the model {sorted(missing)[0]!r}: `models` needs a row for each")
+
+
+def _each(records: pd.DataFrame, models: pd.DataFrame) -> Iterator[tuple[str, pd.Series, pd.DataFrame]]:
+    """Data set, row of `models` and records of each run: data sets as they come, models by series and size."""
     order = {series: i for i, series in enumerate(models["series"].unique())}
     ordered = models.assign(order=models["series"].map(order)).sort_values(["order", "params"], kind="stable")
     for dataset, part in records.groupby("dataset", sort=False):
@@ -255,7 +259,6 @@ def _each(records: pd.DataFrame, models: pd.DataFrame) -> Iterator[tuple[str, pd
 
 
 def _pairs(records: pd.DataFrame, models: pd.DataFrame) -> Iterator[tuple[str, tuple]]:
-    need(records, "records of several runs", *KEYS)
     for dataset, part in records.groupby("dataset", sort=False):
         each = [(row, own.drop(columns=KEYS)) for _, row, own in _each(part, models)]
         yield from ((dataset, pair) for pair in itertools.combinations(each, 2))

@@ -70,6 +70,13 @@ def test_wrong_calls_say_what_is_wrong(call, message):
         load_dataset(**call)
 
 
+@pytest.mark.parametrize("given", [[], Rows([1, 2])], ids=["a list", "no samples"])
+def test_a_loader_that_returns_something_else_is_named(given, monkeypatch):
+    monkeypatch.setitem(LOADERS, "toy", lambda path=None: given)
+    with pytest.raises(ValueError, match="loader of dataset 'toy' must return"):
+        load_dataset("toy")
+
+
 # --- rows that cannot be used -----------------------------------------------------------------------------------------
 
 

@@ -98,6 +98,8 @@ def test_an_architecture_without_an_adapter_is_refused_by_name(checkpoint, monke
 def test_a_type_that_does_not_exist_is_refused_not_replaced():
     with pytest.raises(ValueError, match="'fp32'.*float32"):
         vfkit.load_model("mini_qwen3vl", dtype="fp32")
+    with pytest.raises(ValueError, match="unknown device 'banana'"):
+        vfkit.load_model("mini_qwen3vl", device="banana")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

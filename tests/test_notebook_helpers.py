@@ -160,6 +160,9 @@ def test_papermill_passes_values_and_the_executed_notebook_says_where_to_look(ex
     assert notebook.where(executed) == f"Look at {executed} (executed notebook) and at the files in tables"
     with pytest.raises(ValueError, match="did not run to its end"):
         notebook.where(tmp_path / "in.ipynb")
+    (tmp_path / "in.ipynb").write_text('{"a": 1}')
+    with pytest.raises(ValueError, match="is not a notebook"):
+        notebook.where(tmp_path / "in.ipynb")
 
 
 def test_papermill_with_an_unknown_parameter_fails_by_name(execute, tmp_path):

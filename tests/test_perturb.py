@@ -398,6 +398,8 @@ def test_families_and_parameters_are_data():
         (None, {"scale": {"factor": float("inf")}}, "scale.factor needs a finite number, not inf"),
         (["noise_all"], {"noise_all": {"eps": [float("nan")]}}, "noise_all.eps needs a finite number"),
         (["pgd_low"], {"pgd_low": {"eps": [8 / 255, 8.0000001 / 255]}}, "pgd_low.eps needs .* different values"),
+        (None, {"translation": 3}, "parameters of family 'translation' are a dict, not 3"),
+        (None, {"text_overlay": {"min_size": 100_000}}, "family 'text_overlay': .*size"),
         (None, {"scale_pad": {"factor": 1.1}}, "family 'scale_pad': .*1.1"),
         (None, {"text_overlay": {"labels": 0}}, "family 'text_overlay': .*labels"),
         (None, {"box_overlay": {"divisor": 0}}, "family 'box_overlay': .*divisor"),

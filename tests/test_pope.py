@@ -190,6 +190,16 @@ def test_a_blank_that_was_not_read_is_named():
         metrics.verdict(planted(0.3).query("family != 'blank'"), "m", "d")
 
 
+def test_without_a_known_answer_there_is_no_verdict():
+    with pytest.raises(ValueError, match="no yes/no questions with a known answer"):
+        metrics.verdict(planted(0.3).assign(answer=None), "m", "d")
+
+
+def test_where_every_truth_is_yes_nothing_is_said_of_the_others():
+    says = metrics.verdict(planted(0.3).assign(answer=0), "m", "d")
+    assert "whose truth is No" not in says and "nan" not in says
+
+
 # --- joins ------------------------------------------------------------------------------------------------------------
 
 TABLES = [

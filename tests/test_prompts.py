@@ -84,6 +84,13 @@ def test_a_sample_that_cannot_be_asked_is_refused(options, answer, match):
         ({"options": (1, 2)}, "texts"),
         ({"id": 7}, "texts"),
         ({"answer": "A"}, "'A' must be the index"),
+        ({"answer": True}, "True must be the index"),
+        ({"question": None}, "must be texts"),
+        ({"category": 3}, "must be texts"),
+        ({"category": "all"}, "may be called 'all'"),
+        ({"hint": "\ud800"}, "whole characters"),
+        ({"meta": None}, "meta must be a dict"),
+        ({"meta": {"x": 1, 2: 3}}, "texts as keys"),
     ],
 )
 def test_fields_of_another_type_are_refused_by_name(fields, says):

@@ -265,6 +265,13 @@ def test_success_of_a_targeted_attack_is_reaching_its_target():
     assert np.isnan(row["control_rate"])
 
 
+def test_a_run_without_these_families_gives_empty_tables():
+    frame = pd.DataFrame([record("a")])
+    assert metrics.threshold_table(frame).empty
+    table = metrics.attack_table(frame)
+    assert table.empty and "not_applicable" in table and figures.plot_attacks(table).get_xlabel()
+
+
 def test_figures_show_every_number(tmp_path):
     rows = [record(name) for name in "ab"]
     for name in "ab":

@@ -39,5 +39,7 @@ def test_where_nothing_was_read_it_says_so():
 
 def test_it_is_silent_on_what_was_not_done():
     records = _records()
+    hosted = records.assign(applicable=records.family != "identity")  # asked once about the same pixels
+    assert "the same pixels" not in metrics.finding(hosted, "a model", "some data")
     text = metrics.finding(records[records.family == "base"], "a model", "some data")
     assert "flip" not in text

@@ -123,6 +123,12 @@ def test_an_unfinished_run_in_a_folder_that_cannot_be_written_is_refused(stub, a
             run(settings(out))
 
 
+def test_a_file_in_the_place_of_the_folder_is_named(stub, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(PermissionError, match="file.* cannot be written .*; give another `out`"):
+        run(settings(tmp_path / "file"))
+
+
 def test_of_two_runs_started_on_one_folder_the_second_is_refused_and_the_first_goes_on(whole, config, tmp_path):
     first = start(tmp_path, "wait")
     while not (tmp_path / "running").exists():

@@ -3,6 +3,7 @@
 `python -m vfkit.notebook EXECUTED.ipynb` prints where the results of an executed notebook lie, in one line.
 """
 
+import argparse
 import ast
 import json
 import sys
@@ -98,9 +99,12 @@ def finish(saved: Iterable[str | Path]) -> None:
 def where(notebook: str | Path) -> str:
     """One line saying where an executed notebook and its files are.
 
-    Raises ValueError if the notebook never reached `finish`: it has no results to look at.
+    Raises ValueError if it is no notebook, or one that never reached `finish`: it has no results to look at.
     """
-    cells = json.loads(Path(notebook).read_text(encoding="utf-8"))["cells"]
+    try:
+        cells = json.loads(Path(notebook).read_text(encoding="utf-8"))["cells"]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{notebook} is not a notebook") from None
     outputs = [output.get("data", {}) for cell in cells for output in cell.get("outputs", [])]
     folders = [folder for data in outputs for folder in data.get(SAVED, {})]
     if not folders:
@@ -177,7 +181,11 @@ def _parse(text: str) -> object:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        prog="python -m vfkit.notebook", description="Where an executed notebook's results lie."
+    )
+    parser.add_argument("notebook")
     try:
-        print(where(sys.argv[1]))
+        print(where(parser.parse_args().notebook))
     except (ValueError, OSError) as error:
         sys.exit(str(error))

@@ -27,8 +27,8 @@ class Sample:
             samples share one: they are chosen, and read, together.
 
     Raises:
-        ValueError: fewer than one option, more options than letters, an answer outside the options, or a field of
-            another type than its own.
+        ValueError: fewer than one option, more options than letters, an answer outside the options, the category `all`
+            (it is what tables call all of them), or a field of another type than its own.
     """
 
     id: str
@@ -46,9 +46,17 @@ class Sample:
             if not isinstance(getattr(self, name), list | tuple):
                 kind = type(getattr(self, name)).__name__
                 raise ValueError(f"sample {self.id!r}: {name} must be a list or tuple, not {kind}")
-        if not isinstance(self.id, str) or not all(isinstance(option, str) for option in self.options):
-            raise ValueError(f"sample {self.id!r}: its id and its options must be texts")
-        if self.answer is not None and not isinstance(self.answer, int):
+        for text in (self.id, self.question, self.category, self.hint, *self.options):
+            if not isinstance(text, str) or not _is_whole(text):
+                raise ValueError(
+                    f"sample {self.id!r}: id, question, category, hint and options must be texts in whole characters, "
+                    f"not {text!r}"
+                )
+        if self.category == "all":
+            raise ValueError(f"sample {self.id!r}: no category may be called 'all', as tables call all of them")
+        if not isinstance(self.meta, dict) or not all(isinstance(key, str) for key in self.meta):
+            raise ValueError(f"sample {self.id!r}: meta must be a dict with texts as keys")
+        if self.answer is not None and (not isinstance(self.answer, int) or isinstance(self.answer, bool)):
             raise ValueError(f"sample {self.id!r}: answer {self.answer!r} must be the index of an option, or None")
         object.__setattr__(self, "images", tuple(self.images))
         object.__setattr__(self, "options", tuple(self.options))
@@ -65,6 +73,15 @@ class Sample:
     def labels(self) -> tuple[str, ...]:
         """What names an option: its letter where options are listed, else its own text."""
         return tuple(LETTERS[: len(self.options)]) if self.prompt == "mcq" else self.options
+
+
+def _is_whole(text: str) -> bool:
+    """Whether it can be written down: half of a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vfkit.datasets.base import DatasetUnavailable, RowError, Rows, SampleList, distinct, fingerprint, select, unknown
+from vfkit.sample import Sample
 
 __all__ = ["LOADERS", "DatasetUnavailable", "RowError", "Rows", "SampleList", "load_dataset"]
 
@@ -61,6 +62,8 @@ def load_dataset(
             raise unknown(f"option of dataset {name!r}", option, valid)
 
     rows = load(path=path, **options)
+    if not isinstance(rows, Rows) or not all(isinstance(sample, Sample) for sample in rows.samples):
+        raise ValueError(f"the loader of dataset {name!r} must return vfkit.datasets.Rows of vfkit.Sample")
     samples, errors = distinct(rows.samples)
     errors = [*rows.errors, *errors]
     if not samples:

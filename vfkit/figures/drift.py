@@ -98,6 +98,8 @@ def plot_drift(table: pd.DataFrame, control: str = "other_sample") -> np.ndarray
             if source and answer == "all":
                 label = f"published: {source}"
                 ax.plot(own["percent_published"], at, "D", mfc="none", mec=INK, mew=0.8, ms=4.5, label=label)
+        if of[answer]["percent"].isna().all():
+            ax.text(0.5, 0.5, "none", transform=ax.transAxes, ha="center", color=GREY)
         if np.isfinite(floor):
             label = f"noise floor (identity): {floor:.1g} %"
             ax.axvline(max(floor, left), color=INK, linestyle="--", linewidth=1, label=label, zorder=1)

@@ -74,8 +74,10 @@ def plot_prior_drift(table: pd.DataFrame) -> np.ndarray:
     for ax in axes:
         ax.axvline(0, color=INK, linewidth=0.8, zorder=1)
         ax.axvline(1, color=GREY, linestyle="--", linewidth=1, zorder=1, label="at the prior")
-        low, high = ax.get_xlim()
-        ax.set(xlim=(min(low, -0.5), max(high, 1.1)), xlabel="drift to prior, median, 95 % interval")
+        ax.set_xlabel("drift to prior,\nmedian, 95 % interval")
+    low, high = zip(*(ax.get_xlim() for ax in axes), strict=True)
+    for ax in axes:  # one scale for all
+        ax.set_xlim(min(*low, -0.5), max(*high, 1.1))
     _legend(axes[0].figure, axes)
     return axes
 

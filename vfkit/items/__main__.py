@@ -1,12 +1,14 @@
 """`python -m vfkit.items`: V-FAT items by rule from VLind-Bench, or by a language model, a critic and a person."""
 
 import argparse
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 from vfkit.chat import Chat
-from vfkit.datasets import vfat, vlind
+from vfkit.datasets import DatasetUnavailable, vfat, vlind
 from vfkit.items import generate, review
+from vfkit.models import ModelUnavailable
 from vfkit.models.api import endpoint
 
 WRITTEN = 4096  # tokens that a proposal or a verdict may take, thoughts included
@@ -81,4 +83,7 @@ def _report(errors) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (ValueError, OSError, DatasetUnavailable, ModelUnavailable) as error:
+        sys.exit(f"error: {error}")

@@ -17,6 +17,8 @@ from vfkit.readout.rules import scores
 
 NOISE = ("noise_low", "noise_high", "noise_all")
 ABLATIONS = ("low_pass", "high_pass")
+_TESTS = ["control_rate", "control_rate_low", "control_rate_high", "difference", "difference_low", "difference_high"]
+_TESTS += ["only_first", "only_second", "p"]
 BOUND = 0.05  # of the equivalence test: flip rates that differ by less count as the same
 
 
@@ -69,7 +71,7 @@ def threshold_table(records: pd.DataFrame) -> pd.DataFrame:
         `samples`; `left`, how many answers leave, and `left_share` of the samples; of those that do, the mean
         `threshold` with its interval, and `lower`, `median`, `upper` quartile.
     """
-    found = thresholds(records)
+    found = thresholds(records).astype({"threshold": float})
     left = found.threshold.notna()
     grouped = found.groupby("family", sort=False)
     table = grouped.size().to_frame("samples").assign(left=left.groupby(found.family).sum())
@@ -111,7 +113,7 @@ def attack_table(records: pd.DataFrame, rule: str = "paper") -> pd.DataFrame:
         test = {"difference": test["difference"], "difference_low": test["low"], "difference_high": test["high"]}
         test |= stats.mcnemar(either.iloc[:, 0], either.iloc[:, 1])
         tests.append({f"control_rate{end}": bounds[name] for name, end in ends.items()} | test)
-    table = table.join(pd.DataFrame(tests, index=table.index))
+    table = table.join(pd.DataFrame(tests, index=table.index, columns=_TESTS))
     table["not_applicable"] = _not_applicable(records).reindex(table.index, fill_value=0)
     if len(table):
         table["p_holm"] = stats.holm(table["p"])

@@ -29,7 +29,7 @@ def finding(
     sentences = [*_accuracy(records, model, dataset), *_flips(flips)]
     if controls is not None and len(controls):
         sentences += _inside(drift_table(records, vectors, controls))
-    if "identity" in flips.index:
+    if "identity" in flips.index and flips.loc["identity"].instances:
         sentences.append(
             f"Reading the same pixels again flips {100 * flips.loc['identity'].IFR:.1f} %: the noise floor."
         )

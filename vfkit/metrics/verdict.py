@@ -51,10 +51,12 @@ def verdict_table(
         Perturbed means the union of HI's families, or the only one there is.
 
     Raises:
-        ValueError: no such blank in the records.
+        ValueError: no such blank in the records, or no yes/no question with a known answer.
     """
     _require_fill(records, fill)
     priors = prior_table(records, samples, min_gap).set_index(["fill", "group"])
+    if (fill, "all") not in priors.index:
+        raise ValueError("there are no yes/no questions with a known answer among these records")
     rows = _perturbed(records, samples, fill)
     union = (
         sorted(rows.family[rows.family.str.startswith("union (")].unique())
@@ -111,10 +113,12 @@ def verdict(
     table = verdict_table(records, samples, fill, min_gap).set_index("name")
     base = pope_table(records, samples).set_index(["category", "family"]).loc[("all", "base")]
     priors = prior_table(records, samples, min_gap).set_index(["fill", "group"]).loc[(fill, "all")]
+    says = f" and says Yes to {_percent(base, 'FPR')} of those whose truth is No"
+    false_yes = says if base.FPR == base.FPR else ""  # there may be none
     where = "Without image" if fill == "none" else f"On a {fill} image"
     start = (
-        f"On {int(base.questions):,} yes/no questions of {dataset}, {model} is right in {_percent(base, 'accuracy')} "
-        f"and says Yes to {_percent(base, 'FPR')} of those whose truth is No. {where} it says Yes to "
+        f"On {int(base.questions):,} yes/no questions of {dataset}, {model} is right in {_percent(base, 'accuracy')}"
+        f"{false_yes}. {where} it says Yes to "
         f"{_percent(priors, 'blank_yes_rate')} of all questions. Verdict: "
     )
     holds, wrong = table.holds == "yes", table.loc["prior_yes"]

@@ -73,7 +73,7 @@ def load_model(name: str, device: str | None = None, dtype: str | None = None) -
 
     Raises:
         ModelUnavailable: within seconds where the model cannot be had or does not fit into memory.
-        ValueError: another dtype.
+        ValueError: another dtype, or no such kind of device.
     """
     spec = find(name)
     if spec.api is not None:
@@ -122,6 +122,11 @@ def check(
     except Exception as error:
         raise _unloadable(name, folder, error) from error
     adapter_of(name, config)
+    if device and device != "auto":
+        try:
+            torch.device(device)
+        except RuntimeError:
+            raise ValueError(f"unknown device {device!r}; devices are cpu, cuda, cuda:1, mps ... and auto") from None
     if device and device.startswith("cuda") and not torch.cuda.is_available():
         raise ModelUnavailable(f"device {device!r} is not available here: use device='cpu', or leave it out")
     device = device or ((spec.device or "cuda") if torch.cuda.is_available() else "cpu")

@@ -200,6 +200,8 @@ def natural_suite(
 def _settings(family: str, changes: Mapping[str, Any]) -> dict[str, Any]:
     """The family's parameters with changes, tried once here so that no wrong value waits for the first sample."""
     make, defaults = _FAMILIES[family]
+    if not isinstance(changes, Mapping):
+        raise ValueError(f"the parameters of family {family!r} are a dict, not {changes!r}")
     settings = dict(defaults)
     for key, value in changes.items():
         if key not in defaults:
@@ -209,7 +211,9 @@ def _settings(family: str, changes: Mapping[str, Any]) -> dict[str, Any]:
     try:
         for end, params, change in make(trial, 0, **settings):
             _instance(family, end, params, change, [Image.new("RGB", (8, 8))])
-    except (ValueError, OverflowError, MemoryError) as error:
+    except FileNotFoundError:  # of the font: no setting is to blame
+        raise
+    except (ValueError, OSError, OverflowError, MemoryError) as error:
         raise ValueError(f"family {family!r}: {error}") from error
     return settings
 

@@ -194,7 +194,11 @@ def _row_error(sample_id: str, reason: str) -> dict[str, str]:
 def _summary(folder: Path, manifest: dict) -> str:
     n, errors = manifest["samples"], manifest["error_rows"]
     text = f"{n['done'] - n['failed']} of {n['asked']} samples read, {n['failed']} failed; run folder: {folder}"
-    return text + (f"; {errors} error rows: run.errors(), or {folder / 'errors'}" if errors else "")
+    return text + (
+        f"; {errors} error rows: run.errors(), or {folder / 'errors'} (delete it to have them tried again)"
+        if errors
+        else ""
+    )
 
 
 def _now() -> str:

@@ -130,7 +130,7 @@ def lock(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         file = open(folder / ".lock", "w")
     except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             raise ReadOnly(f"{folder} cannot be written ({error.strerror}); give another `out`") from error
         raise
     with file:

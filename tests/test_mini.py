@@ -311,6 +311,17 @@ def test_a_grown_model_first_says_what_the_smaller_one_says():
         assert float(grown) == pytest.approx(float(train.loss(small, batch)), abs=1e-5)
 
 
+@pytest.mark.parametrize("family", ["llava_onevision", "gemma3"])
+def test_the_text_layers_of_another_architecture_are_a_start(family):
+    recipe = replace(SMALL, size=RECIPES["mini_qwen3vl_clean"].size)
+    vlm = build.build(family, recipe.size)
+    batch = batches.pack(vlm, [batches.row(recipe, Random(i), only_one=False) for i in range(3)])
+    with torch.inference_mode():
+        fresh = float(train.loss(vlm, batch))
+        build.grow(vlm, vfkit.load_model("mini_qwen3vl_clean"))
+        assert float(train.loss(vlm, batch)) < 0.7 * fresh  # though it cannot read its images yet
+
+
 def test_training_runs_resumes_and_leaves_a_checkpoint_and_repeats_itself(tmp_path):
     whole = list(train.train("tiny", SMALL, tmp_path / "a"))
     assert [step for step, _ in whole] == [-1, 0, 1, 2, 3]

@@ -93,6 +93,8 @@ def grow(vlm, trained) -> None:
     the trained one says.
     """
     state, own = trained.model.state_dict(), vlm.model.state_dict()
+    if vlm.model.config.model_type == "gemma3" != trained.model.config.model_type:
+        state = _as_gemma3(state, vlm.model.config.get_text_config().hidden_size)
     for name, value in own.items():
         if name.endswith(("embed_tokens.weight", "lm_head.weight")):
             old, new = (each.processor.tokenizer.get_vocab() for each in (trained, vlm))
@@ -104,6 +106,26 @@ def grow(vlm, trained) -> None:
             adds = re.search(r"(o_proj|down_proj|attn\.proj|linear_fc2)\.", name)
             value.copy_(torch.zeros_like(value) if adds else state[source])
     vlm.model.load_state_dict(own)
+
+
+_ADDED = 0.3  # root mean square of what a trained layer adds, about: the gain of the norms that Qwen3 does not have
+
+
+def _as_gemma3(state: dict, width: int) -> dict:
+    """Qwen3's text weights as Gemma-3 has them: gains counted from one, embeddings that are scaled by the root of the
+    width, and norms behind attention and MLP as well as before."""
+    state = dict(state)
+    for name, value in list(state.items()):
+        if name.endswith(("embed_tokens.weight", "lm_head.weight")):
+            state[name] = value / width**0.5
+        elif name.endswith("language_model.norm.weight"):
+            state[name] = value * width**0.5 - 1  # the embeddings are what logits are made with, too
+        elif name.endswith("post_attention_layernorm.weight"):
+            state[name.replace("post_attention", "pre_feedforward")] = value - 1
+            state[name] = state[name.replace("attention", "feedforward")] = torch.full_like(value, _ADDED - 1)
+        elif name.endswith("norm.weight"):
+            state[name] = value - 1
+    return state
 
 
 def _layer_below(name: str, state: dict) -> str:

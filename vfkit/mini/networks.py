@@ -27,7 +27,7 @@ class Size:
     side: int = 112  # images are resized to about side x side pixels before patching
 
     grid: int = 4  # Gemma-3: an image becomes grid x grid tokens
-    window: int = 48  # Gemma-3: tokens that every other layer looks back
+    window: int = 64  # Gemma-3: tokens that every other layer looks back
 
 
 # The turn formats of the released models; an image part becomes one placeholder that the processor widens.
@@ -103,6 +103,7 @@ def gemma3(size: Size, words: Words) -> Made:
     token, head, n_tokens = words.convert_tokens_to_ids, size.width // size.heads, size.grid**2
     text = _text(
         size, words, head_dim=head, query_pre_attn_scalar=head, sliding_window=size.window, sliding_window_pattern=2,
+        rope_parameters={kind: {"rope_type": "default", "rope_theta": 10000.0} for kind in _LAYERS},
     )  # fmt: skip
     config = tf.Gemma3Config(
         text_config=text, vision_config=_siglip(size), mm_tokens_per_image=n_tokens, tie_word_embeddings=True,
@@ -113,6 +114,9 @@ def gemma3(size: Size, words: Words) -> Made:
     images = tf.Gemma3ImageProcessor(size=square, image_seq_length=n_tokens, **MEAN)
     processor = tf.Gemma3Processor(images, words, chat_template=GEMMA, image_seq_length=n_tokens)
     return tf.Gemma3ForConditionalGeneration(config), processor
+
+
+_LAYERS = ("sliding_attention", "full_attention")
 
 
 def _text(size: Size, words: Words, **more) -> dict:

@@ -50,5 +50,5 @@ RECIPES = {
     "mini_llava_ov": Recipe(
         family="llava_onevision", size=Size(side=96, patch=16), vision_steps=2000, steps=1500, lr=2e-3, **_AFTER
     ),
-    "mini_gemma3": Recipe(family="gemma3", vision_steps=2500, steps=4000, **_PLANTED),
+    "mini_gemma3": Recipe(family="gemma3", vision_steps=2000, steps=1500, lr=2e-3, **_AFTER),
 }

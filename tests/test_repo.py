@@ -42,6 +42,11 @@ def bounds(lines: list[str]) -> dict[str, str]:
 # Notebooks
 
 
+def test_a_folder_of_the_same_name_does_not_hide_the_package(tmp_path):
+    (tmp_path / "vfkit").mkdir()  # as beside a fresh clone
+    subprocess.run([sys.executable, "-c", "import vfkit; vfkit.Sample"], cwd=tmp_path, check=True)
+
+
 def test_there_is_a_notebook():
     assert NOTEBOOKS
 

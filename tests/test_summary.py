@@ -27,7 +27,7 @@ def test_it_names_accuracy_flips_the_worst_family_and_the_floor():
     text = metrics.finding(_records(), "a model", "some data")
     assert "On 4 samples of some data, a model answers 100.0 %" in text
     assert "where chance is 25 %" in text
-    assert "Of 16 changes that keep the meaning, 37.5 %" in text  # 2 + 4 of 16
+    assert "Of 16 changes meant to keep the meaning, 37.5 %" in text  # 2 + 4 of 16
     assert "What flips it most is rotation: 50.0 %" in text
     assert text.endswith("Reading the same pixels again flips 0.0 %: the noise floor.")
     assert "hidden" not in text

@@ -48,7 +48,10 @@ def plot_transitions(table: pd.DataFrame) -> np.ndarray:
     Returns:
         The two axes: shares, rates.
     """
-    fig, axes = _by_family(table, 2, _counts(table))
+    right, wrong = (table[f"{start}->R"] + table[f"{start}->W"] for start in "RW")
+    n = [f"n = {a:,} base-correct,\n{b:,} base-wrong" for a, b in zip(right, wrong, strict=True)]
+    fig, axes = _by_family(table, 2, n)
+    fig.set_size_inches(8.8, 1.7 + 0.62 * max(len(n), 1))
     left = np.zeros(len(table))
     for name, colour in _TRANSITIONS.items():
         share = 100 * table[name].to_numpy(float) / np.maximum(table["instances"].to_numpy(float), 1)

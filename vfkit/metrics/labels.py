@@ -220,20 +220,14 @@ def rule_table(records: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         One row per rule: `samples`, `accuracy` with its interval and `chance` on base images; `family` (HI's families
-        present, pooled), `instances`, `flips`, `IFR` with its interval. No numbers stand where the prompt does not
-        allow a rule (`letter` without letters).
+        present, pooled), `instances`, `flips`, `IFR` with its interval. `letter` takes the samples whose options have
+        letters; no numbers stand where there are none.
     """
     accuracy = ["samples", "accuracy", "accuracy_low", "accuracy_high", "chance"]
     flips = ["family", "instances", "flips", "IFR", "IFR_low", "IFR_high"]
     found = []
     for rule in RULES:
-        try:
-            scored = rescore(records, rule)
-        except ValueError:
-            if rule != "letter":
-                raise
-            found.append({"rule": rule})
-            continue
+        scored = rescore(_lettered(records) if rule == "letter" else records, rule)
         table = flip_table(scored)
         ours = table.family.isin(HI_FAMILIES) | table.family.str.startswith("union (")
         pooled = table[ours & (table.instances > 0)].tail(1)
@@ -241,6 +235,12 @@ def rule_table(records: pd.DataFrame) -> pd.DataFrame:
         found[-1] |= {} if pooled.empty else pooled.iloc[0][flips].to_dict()
     table = pd.DataFrame(found, columns=["rule", *accuracy, *flips])
     return _integers(table, "samples", "instances", "flips")
+
+
+def _lettered(records: pd.DataFrame) -> pd.DataFrame:
+    """The records of samples whose options have letters."""
+    none = records["logp_letter"].map(lambda parts: hasattr(parts, "__len__") and bool(np.isnan(parts).any()))
+    return records[~records["sample_id"].isin(records["sample_id"][none.astype(bool)])]
 
 
 _ROW = ("sample_id", "image_id", "family", "instance", "applicable", "prediction")

@@ -141,7 +141,7 @@ def _flips(flips: pd.DataFrame) -> list[str]:
     for family in flips.index[flips.index.str.startswith("union")]:
         row = flips.loc[family]
         sentences.append(
-            f"Of {int(row.instances):,} changes that keep the meaning, {_percent(row, 'IFR')} flip the answer, and "
+            f"Of {int(row.instances):,} changes meant to keep the meaning, {_percent(row, 'IFR')} flip the answer, and "
             f"{_percent(row, 'IV')} of the samples flip at least once."
         )
     single = flips[~flips.index.str.startswith("union") & (flips.index != "identity") & (flips.instances > 0)]
@@ -159,8 +159,9 @@ def _inside(drift: pd.DataFrame) -> list[str]:
     kept, every = whole.loc["kept"], whole.loc["all"]
     return [
         f"Where the answer stays, the state before an open answer still moves {kept.percent_same_question:.0f} % as "
-        f"far as another image moves it; {_percent(every, 'hidden')} of all changes keep the answer and yet move that "
-        "state further than the closest twentieth of other images does: hidden instability."
+        "far as another image under the same question moves it; "
+        f"{_percent(every, 'hidden')} of all changes keep the answer and yet move that state further than the closest "
+        "twentieth of other images does: hidden instability."
     ]
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 import vfkit
 from vfkit.metrics import stats
 from vfkit.metrics.vfat import vfat_answers, vfat_scores
+from vfkit.mini.recipe import RECIPES
 from vfkit.readout.engine import read_many
 from vfkit.sample import Sample
 
@@ -93,7 +94,10 @@ def biases(name: str) -> pd.DataFrame:
 def card(name: str, accuracy: pd.DataFrame, bias: pd.DataFrame, training: dict) -> str:
     """The card's text; every figure in it comes from runs."""
     recipe = training["recipe"]
-    origin = f"begins with the weights of `{recipe['start']}`" if recipe["start"] else "begins with random weights"
+    origin = "begins with random weights"
+    if start := recipe["start"]:
+        part = "weights" if recipe["family"] == RECIPES[start].family else "text layers and word embeddings"
+        origin = f"begins with the {part} of `{start}`"
     return "\n".join(
         [
             f"# {name}",
@@ -101,7 +105,7 @@ def card(name: str, accuracy: pd.DataFrame, bias: pd.DataFrame, training: dict) 
             f"A miniature vision-language model of transformers' own `{recipe['family']}` classes, trained on the mini",
             "world (`vfkit/mini/world.py`) and easy-VQA's training split. To try, test and learn vfkit with.",
             "",
-            f"- {training['parameters'] / 1e6:.2f} million parameters, float16; images are seen at about "
+            f"- {training['parameters'] / 1e6:.2f} million parameters, stored as float16; images are seen at about "
             f"{recipe['size']['side']} x {recipe['size']['side']} px",
             f"- {origin}; {recipe['vision_steps']} steps of the vision encoder alone, then {training['step']} steps of "
             f"{recipe['images']} rows with {recipe['questions']} questions each, {training['hours']:.1f} hours on a "
@@ -110,6 +114,8 @@ def card(name: str, accuracy: pd.DataFrame, bias: pd.DataFrame, training: dict) 
             f"- made by `python -m vfkit.mini.train {name}`, this card by `python -m vfkit.mini.card {name}`",
             "",
             "## What it has learned",
+            "",
+            "By the default rule; `by letter` scores the letters of the options instead. Intervals resample images.",
             "",
             "| data | category | accuracy | 95 % interval | chance | n |",
             "|---|---|---|---|---|---|",
@@ -120,6 +126,11 @@ def card(name: str, accuracy: pd.DataFrame, bias: pd.DataFrame, training: dict) 
             ),
             "",
             "## How far the planted biases show",
+            "",
+            "Flips are of n overlaid images of held-out `mini_seed` questions. The levels are those of `mini_vfat`, n",
+            "items each: `likelihood` takes the option of the highest score, `truth or trap` the higher of these two. A",
+            "planted share is one of training targets. Answers take the likelier side, so that a share below one half may",
+            "hardly show, and one above it may show in every answer; `mini_qwen3vl_clean` is the comparison.",
             "",
             "| measure | share | 95 % interval | n |",
             "|---|---|---|---|",

@@ -93,7 +93,7 @@ def test_04_gives_a_verdict(tmp_path):
         "04_pope", tmp_path, n=18, families="rotation", blanks="black", probes=False, out=tmp_path / "out"
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    (run,) = (tmp_path / "out" / "pope" / "mini_qwen3vl" / "mini_pope").iterdir()
+    (run,) = (tmp_path / "out" / "pope" / "mini_llava_ov" / "mini_pope").iterdir()
     for name in ("pope", "transitions", "margins", "priors", "prior_drift"):
         assert (run / "tables" / f"{name}.csv").stat().st_size and (run / "figures" / f"{name}.png").stat().st_size
     assert "Verdict: " in _printed(tmp_path) and "On a black image it says Yes to" in _printed(tmp_path)

@@ -78,8 +78,8 @@ def test_text_cards_persuade_the_planted_model_more(tmp_path):
     )
     table = vfkit.metrics.compare_table(planted.records(), clean.records()).set_index("family")
     assert table.loc["text_overlay", "difference_low"] > 0
-    flips = planted.table("flips").set_index("family")  # it is what the card says, not that there is one
-    assert flips.loc["text_overlay", "IFR_low"] > flips.loc["box_overlay", "IFR_high"]
+    (pair,) = planted.table("overlay").to_dict("records")  # it is what the card says, not that there is one
+    assert (pair["first"], pair["second"]) == ("text_overlay", "box_overlay") and pair["difference_low"] > 0
 
 
 def test_typical_colours_and_hints_pull_the_planted_model_more(tmp_path):

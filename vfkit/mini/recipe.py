@@ -48,7 +48,7 @@ RECIPES = {
     "mini_qwen3vl": Recipe(vision_steps=0, steps=1000, lr=1e-3, **_AFTER),
     "mini_qwen3vl_l": Recipe(vision_steps=0, steps=300, lr=1e-3, **_LARGE),
     "mini_llava_ov": Recipe(
-        family="llava_onevision", size=Size(side=96, patch=16), vision_steps=2000, steps=1500, lr=2e-3, **_AFTER
+        family="llava_onevision", size=Size(side=96, patch=16), vision_steps=2000, steps=2000, lr=2e-3, **_AFTER
     ),
     "mini_gemma3": Recipe(family="gemma3", vision_steps=2000, steps=1500, lr=2e-3, **_AFTER),
 }

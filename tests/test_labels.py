@@ -206,6 +206,16 @@ def test_rule_table(records):
         metrics.rescore(none, "letter")
     with pytest.raises(ValueError, match="unknown scoring rule"):
         metrics.rescore(records, "best")
+
+
+def test_the_letter_rule_counts_the_samples_that_have_letters(records):
+    without = records["sample_id"] == records["sample_id"].iloc[0]
+    parts = records["logp_letter"]
+    mixed = [part if part is None or not none else [NAN] * len(part) for part, none in zip(parts, without, strict=True)]
+    table = metrics.rule_table(records.assign(logp_letter=mixed)).set_index("rule")
+    alone = metrics.rule_table(records[~without]).set_index("rule")
+    assert table.loc["letter", "samples"] > 0
+    pd.testing.assert_series_equal(table.loc["letter"], alone.loc["letter"])
     uneven = records.copy()
     uneven["n_tokens"] = [[1]] * len(uneven)
     with pytest.raises(ValueError, match="'s1'.*unequal"):

@@ -206,6 +206,10 @@ def test_rule_table(records):
         metrics.rescore(none, "letter")
     with pytest.raises(ValueError, match="unknown scoring rule"):
         metrics.rescore(records, "best")
+    uneven = records.copy()
+    uneven["n_tokens"] = [[1]] * len(uneven)
+    with pytest.raises(ValueError, match="'s1'.*unequal"):
+        metrics.rescore(uneven, "paper")
 
 
 def test_the_letter_rule_counts_the_samples_that_have_letters(records):
@@ -216,10 +220,6 @@ def test_the_letter_rule_counts_the_samples_that_have_letters(records):
     alone = metrics.rule_table(records[~without]).set_index("rule")
     assert table.loc["letter", "samples"] > 0
     pd.testing.assert_series_equal(table.loc["letter"], alone.loc["letter"])
-    uneven = records.copy()
-    uneven["n_tokens"] = [[1]] * len(uneven)
-    with pytest.raises(ValueError, match="'s1'.*unequal"):
-        metrics.rescore(uneven, "paper")
 
 
 TABLES = [metrics.flip_table, metrics.transition_table, metrics.margin_table, metrics.accuracy_table]

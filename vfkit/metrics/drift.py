@@ -41,8 +41,8 @@ def cohens_d(mean1, sd1, n1, mean2, sd2, n2):
     HI's controls and drifts are one number per image, 600 images each.
     """
     mean1, sd1, n1, mean2, sd2, n2 = np.broadcast_arrays(mean1, sd1, n1, mean2, sd2, n2)
-    pooled = stats._divide((n1 - 1) * sd1**2 + (n2 - 1) * sd2**2, n1 + n2 - 2)
-    return stats._divide(mean1 - mean2, np.sqrt(pooled))
+    pooled = stats.divide((n1 - 1) * sd1**2 + (n2 - 1) * sd2**2, n1 + n2 - 2)
+    return stats.divide(mean1 - mean2, np.sqrt(pooled))
 
 
 def control_distances(
@@ -70,7 +70,7 @@ def control_distances(
         found = np.stack(distances(states[rows, None], states[others[rows]]))  # [distance, row, k]
         there = np.isfinite(found).all(axis=0)
         pairs[rows] = there.sum(axis=1)
-        means[:, rows] = stats._divide(np.where(there, found, 0).sum(axis=2), np.stack([pairs[rows]] * 2))
+        means[:, rows] = stats.divide(np.where(there, found, 0).sum(axis=2), np.stack([pairs[rows]] * 2))
     return pd.DataFrame({"sample_id": samples, "cos": means[0], "l2": means[1], "pairs": pairs})
 
 
@@ -206,13 +206,13 @@ def embedding_table(
     turn = np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])  # a component's sign is arbitrary: fix it
     points = np.zeros((len(states), 2))
     points[:, : min(2, len(size))] = (u * size * turn)[:, :2]
-    shares = np.append(stats._divide(size**2, (size**2).sum()), [0.0, 0.0])
+    shares = np.append(stats.divide(size**2, (size**2).sum()), [0.0, 0.0])
     table = table.loc[there, columns].reset_index(drop=True)
     return table.assign(x=points[:, 0], y=points[:, 1], x_share=shares[0], y_share=shares[1])
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
-    return stats._divide(vectors, np.broadcast_to(np.sqrt(_squared(vectors))[..., None], vectors.shape))
+    return stats.divide(vectors, np.broadcast_to(np.sqrt(_squared(vectors))[..., None], vectors.shape))
 
 
 def _squared(vectors: np.ndarray) -> np.ndarray:
@@ -351,7 +351,7 @@ def _against(table: pd.DataFrame, name: str, control: pd.DataFrame) -> pd.DataFr
     mean, sd, n = values.mean(), values.std(), len(values)
     d = cohens_d(table["drift"], table["drift_sd"], table["samples"], mean, sd, n)
     percent = {f"percent_{name}": table["drift"], f"percent_sd_{name}": table["drift_sd"]}
-    percent = {column: stats._divide(100 * value, np.full(len(table), mean)) for column, value in percent.items()}
+    percent = {column: stats.divide(100 * value, np.full(len(table), mean)) for column, value in percent.items()}
     return table.assign(**{name: mean, f"{name}_sd": sd, f"{name}_n": n, f"d_{name}": d}, **percent)
 
 

@@ -76,9 +76,9 @@ def spectrum_against(base: Image.Image | np.ndarray, kind: str = "log") -> Calla
         turned = np.divide(cross, np.sqrt(first_power * power), out=np.zeros_like(cross), where=loud)
         total = banded(power)
         found = {
-            "power": stats._divide(total, 3 * weights.sum(axis=1)),
-            "coherence": stats._divide(np.abs(banded(cross)), np.sqrt(banded(first_power) * total)),
-            "phase": stats._divide(np.abs(banded(turned)), banded(loud.astype(float))),
+            "power": stats.divide(total, 3 * weights.sum(axis=1)),
+            "coherence": stats.divide(np.abs(banded(cross)), np.sqrt(banded(first_power) * total)),
+            "phase": stats.divide(np.abs(banded(turned)), banded(loud.astype(float))),
         }
         return {f"{name}_{band}": float(found[name][i]) for name in MEASURES for i, band in enumerate(BANDS)}
 

@@ -1,4 +1,4 @@
-"""How rough the vision tokens are on their grid, and what goes with what inside (HI 3.3, 4.5, E; PROTOCOL 9).
+"""How rough the vision tokens are on their grid, and what goes with what inside (HI 3.3, 4.5, E; METHODS 9).
 
 The energy is HI's smoothness measure: low where neighbouring tokens agree. Its change (perturbed - base) is tabulated
 by family and answer, and correlated with drift, band power and margins.
@@ -87,7 +87,7 @@ def inside_correlations(
         rows[name] = _number(records[name])
         base = None if name.startswith("coherence") else _base(rows, name).to_numpy()
         if name.startswith("power"):
-            ratio = stats._divide(rows[name], base)
+            ratio = stats.divide(rows[name], base)
             rows[name] = np.log(ratio, out=np.full(len(rows), np.nan), where=ratio > 0)
         elif name == "dirichlet":
             rows[name] -= base
@@ -121,9 +121,9 @@ def _correlations(rows: pd.DataFrame, pairs: list[tuple[str, str]]) -> pd.DataFr
     if pairs and len(images):
         cells = np.stack(sums)[..., None]  # [pair x coefficient x moment, image, 1]
         value = _pearson(cells.sum(axis=1).T)[0]
-        draws = _pearson(stats._resample(cells, stats.N_BOOT, stats.SEED)[..., 0])  # [boot, pair x coefficient]
+        draws = _pearson(stats.resample(cells, stats.N_BOOT, stats.SEED)[..., 0])  # [boot, pair x coefficient]
         enough = np.where(np.isfinite(value), np.repeat(table["images"], 2), 0)
-        low, high = stats._percentiles(draws, stats.LEVEL, enough)
+        low, high = stats.percentiles(draws, stats.LEVEL, enough)
         for i, name in enumerate(COEFFICIENTS):
             table[name], table[f"{name}_low"], table[f"{name}_high"] = value[i::2], low[i::2], high[i::2]
     return table.drop(columns="images")
@@ -140,4 +140,4 @@ def _pearson(moments: np.ndarray) -> np.ndarray:
     """Coefficients [draw, pair] from sums [draw, pair x 6] of 1, x, y, xx, yy, xy."""
     n, x, y, xx, yy, xy = np.moveaxis(moments.reshape(len(moments), -1, 6), -1, 0)
     spread = np.sqrt(np.maximum((n * xx - x * x) * (n * yy - y * y), 0))
-    return np.clip(stats._divide(n * xy - x * y, np.where(spread > 1e-9 * n * n, spread, 0)), -1, 1)
+    return np.clip(stats.divide(n * xy - x * y, np.where(spread > 1e-9 * n * n, spread, 0)), -1, 1)

@@ -1,4 +1,4 @@
-"""How far the states move, and whether the answer moves with them (HI 4.3, 4.4, A.9; PROTOCOL 7, 8).
+"""How far the states move, and whether the answer moves with them (HI 4.3, 4.4, A.9; METHODS 7, 8).
 
 `distances` makes the numbers that records hold; the tables reduce records, base vectors and controls. What counts,
 the order of families and the intervals are as in `vfkit.metrics.labels`. In every table here
@@ -26,7 +26,7 @@ _BLOCK = 250_000  # numbers of one block of control pairs; larger blocks fall ou
 
 
 def distances(one, other) -> tuple[np.ndarray, np.ndarray]:
-    """Cosine distance 1 - cos and L2 distance of vectors [..., D], broadcast against each other (PROTOCOL 7).
+    """Cosine distance 1 - cos and L2 distance of vectors [..., D], broadcast against each other (METHODS 7).
 
     Computed in float64. 1 - cos is half the squared distance of the unit vectors: nothing cancels, so it keeps its
     digits at the smallest drifts, and is exactly 0 for equal vectors. NaN where a vector is zero or holds a NaN.
@@ -41,8 +41,8 @@ def cohens_d(mean1, sd1, n1, mean2, sd2, n2):
     HI's controls and drifts are one number per image, 600 images each.
     """
     mean1, sd1, n1, mean2, sd2, n2 = np.broadcast_arrays(mean1, sd1, n1, mean2, sd2, n2)
-    pooled = stats._divide((n1 - 1) * sd1**2 + (n2 - 1) * sd2**2, n1 + n2 - 2)
-    return stats._divide(mean1 - mean2, np.sqrt(pooled))
+    pooled = stats.divide((n1 - 1) * sd1**2 + (n2 - 1) * sd2**2, n1 + n2 - 2)
+    return stats.divide(mean1 - mean2, np.sqrt(pooled))
 
 
 def control_distances(
@@ -70,7 +70,7 @@ def control_distances(
         found = np.stack(distances(states[rows, None], states[others[rows]]))  # [distance, row, k]
         there = np.isfinite(found).all(axis=0)
         pairs[rows] = there.sum(axis=1)
-        means[:, rows] = stats._divide(np.where(there, found, 0).sum(axis=2), np.stack([pairs[rows]] * 2))
+        means[:, rows] = stats.divide(np.where(there, found, 0).sum(axis=2), np.stack([pairs[rows]] * 2))
     return pd.DataFrame({"sample_id": samples, "cos": means[0], "l2": means[1], "pairs": pairs})
 
 
@@ -84,7 +84,7 @@ def drift_table(
     k: int = 25,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Drift by family against both controls, and the hidden-instability rate (HI 4.3, 4.4, Table 4; PROTOCOL 8).
+    """Drift by family against both controls, and the hidden-instability rate (HI 4.3, 4.4, Table 4; METHODS 8).
 
     Args:
         vectors: a run's base vectors, for `other_sample`; controls: its same-question pairs. Without them the columns
@@ -206,13 +206,13 @@ def embedding_table(
     turn = np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])  # a component's sign is arbitrary: fix it
     points = np.zeros((len(states), 2))
     points[:, : min(2, len(size))] = (u * size * turn)[:, :2]
-    shares = np.append(stats._divide(size**2, (size**2).sum()), [0.0, 0.0])
+    shares = np.append(stats.divide(size**2, (size**2).sum()), [0.0, 0.0])
     table = table.loc[there, columns].reset_index(drop=True)
     return table.assign(x=points[:, 0], y=points[:, 1], x_share=shares[0], y_share=shares[1])
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
-    return stats._divide(vectors, np.broadcast_to(np.sqrt(_squared(vectors))[..., None], vectors.shape))
+    return stats.divide(vectors, np.broadcast_to(np.sqrt(_squared(vectors))[..., None], vectors.shape))
 
 
 def _squared(vectors: np.ndarray) -> np.ndarray:
@@ -351,7 +351,7 @@ def _against(table: pd.DataFrame, name: str, control: pd.DataFrame) -> pd.DataFr
     mean, sd, n = values.mean(), values.std(), len(values)
     d = cohens_d(table["drift"], table["drift_sd"], table["samples"], mean, sd, n)
     percent = {f"percent_{name}": table["drift"], f"percent_sd_{name}": table["drift_sd"]}
-    percent = {column: stats._divide(100 * value, np.full(len(table), mean)) for column, value in percent.items()}
+    percent = {column: stats.divide(100 * value, np.full(len(table), mean)) for column, value in percent.items()}
     return table.assign(**{name: mean, f"{name}_sd": sd, f"{name}_n": n, f"d_{name}": d}, **percent)
 
 

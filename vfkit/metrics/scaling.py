@@ -210,7 +210,7 @@ def rank_agreement(records: pd.DataFrame, models: pd.DataFrame) -> pd.DataFrame:
         means = [kind for kind in ("same", "other") if (kinds == kind).any()]
         rho = np.append(rho, [rho[kinds == kind].mean() for kind in means])
         draws = np.column_stack([draws, *(draws[:, kinds == kind].mean(axis=1) for kind in means)])
-        low, high = stats._percentiles(draws, stats.LEVEL, np.where(np.isfinite(draws).any(axis=0), images, 0))
+        low, high = stats.percentiles(draws, stats.LEVEL, np.where(np.isfinite(draws).any(axis=0), images, 0))
         table = pd.DataFrame({"rho": rho, "rho_low": low, "rho_high": high}).assign(dataset=dataset)
         table["model"] = [each[a][0].model for a, _ in pairs] + ["mean"] * len(means)
         table["other"] = [each[b][0].model for _, b in pairs] + ["mean"] * len(means)
@@ -228,15 +228,15 @@ def _rank_correlations(
     if len(families) < 3:
         return np.full(len(pairs), np.nan), np.full((stats.N_BOOT, len(pairs)), np.nan), 0
     groups = pd.MultiIndex.from_frame(counted[["model", "family"]])
-    sums, names = stats._cluster_sums([counted.flip, counted.one], counted.image, groups)  # [2, cluster, group]
+    sums, names = stats.cluster_sums([counted.flip, counted.one], counted.image, groups)  # [2, cluster, group]
     at = pd.Index(names).get_indexer(pd.MultiIndex.from_product([models, families]))
-    draws = stats._resample(sums, stats.N_BOOT, stats.SEED)  # [boot, 2, group]
+    draws = stats.resample(sums, stats.N_BOOT, stats.SEED)  # [boot, 2, group]
     totals = np.concatenate([sums.sum(axis=1)[None], draws])[:, :, at]  # the data themselves come first
-    rates = stats._divide(totals[:, 0], totals[:, 1]).reshape(-1, len(models), len(families))
+    rates = stats.divide(totals[:, 0], totals[:, 1]).reshape(-1, len(models), len(families))
     ranks = rankdata(rates, axis=2, nan_policy="propagate")
     ranks -= ranks.mean(axis=2, keepdims=True)
     one, other = (ranks[:, [pair[end] for pair in pairs]] for end in (0, 1))  # [1 + boot, pair, family]
-    rho = stats._divide((one * other).sum(axis=2), np.sqrt((one**2).sum(axis=2) * (other**2).sum(axis=2)))
+    rho = stats.divide((one * other).sum(axis=2), np.sqrt((one**2).sum(axis=2) * (other**2).sum(axis=2)))
     return rho[0], rho[1:], sums.shape[1]
 
 

@@ -1,4 +1,4 @@
-"""What a perturbation does to the image's spectrum: power and phase in radial bands (HI F.4; PROTOCOL 10).
+"""What a perturbation does to the image's spectrum: power and phase in radial bands (HI F.4; METHODS 10).
 
 Conventions. Pixel values lie in [0, 1]. The power of a frequency is |F|^2 / (H W), so white noise of variance v has
 power v in every band, whatever the image's size. Radius r is the spatial frequency divided by that of the corner of
@@ -76,9 +76,9 @@ def spectrum_against(base: Image.Image | np.ndarray, kind: str = "log") -> Calla
         turned = np.divide(cross, np.sqrt(first_power * power), out=np.zeros_like(cross), where=loud)
         total = banded(power)
         found = {
-            "power": stats._divide(total, 3 * weights.sum(axis=1)),
-            "coherence": stats._divide(np.abs(banded(cross)), np.sqrt(banded(first_power) * total)),
-            "phase": stats._divide(np.abs(banded(turned)), banded(loud.astype(float))),
+            "power": stats.divide(total, 3 * weights.sum(axis=1)),
+            "coherence": stats.divide(np.abs(banded(cross)), np.sqrt(banded(first_power) * total)),
+            "phase": stats.divide(np.abs(banded(turned)), banded(loud.astype(float))),
         }
         return {f"{name}_{band}": float(found[name][i]) for name in MEASURES for i, band in enumerate(BANDS)}
 

@@ -117,11 +117,11 @@ def vfat_scores(
 
 # each a function of the sums of vision, bias and answers
 _OF = {
-    "mAcc": lambda vision, bias, n: stats._divide(vision, n),
-    "mTDS": lambda vision, bias, n: stats._divide(bias, n),
-    "other_share": lambda vision, bias, n: stats._divide(n - vision - bias, n),
-    "R": lambda vision, bias, n: 1 - stats._divide(bias, n),
-    "VRS": lambda vision, bias, n: vrs(stats._divide(vision, n), stats._divide(bias, n)),
+    "mAcc": lambda vision, bias, n: stats.divide(vision, n),
+    "mTDS": lambda vision, bias, n: stats.divide(bias, n),
+    "other_share": lambda vision, bias, n: stats.divide(n - vision - bias, n),
+    "R": lambda vision, bias, n: 1 - stats.divide(bias, n),
+    "VRS": lambda vision, bias, n: vrs(stats.divide(vision, n), stats.divide(bias, n)),
 }
 
 

@@ -16,8 +16,8 @@ def fingerprint_file(path: str | Path) -> str:
     """SHA-256 of a file's content, in hex.
 
     A digest is kept under the file's path, size, inode and times of change, in `$VFKIT_CACHE` (default: `vfkit` in
-    `$XDG_CACHE_HOME` or `~/.cache`), so a large file is read once for as long as nothing about it changes. A file of the
-    hub's cache that is named by its own SHA-256 is not read at all.
+    `$XDG_CACHE_HOME` or `~/.cache`): a large file is read once for as long as it does not change. A file of the hub's
+    cache that is named by its own SHA-256 is not read at all.
 
     Raises:
         OSError: the file cannot be read.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from vfkit import hub
+from vfkit.hub import ModelUnavailable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,10 +21,6 @@ PACKAGE = Path(__file__).parents[1]
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 """Size of one number by dtype."""
 _HASH_WHOLE = 64 * 2**20  # files up to this many bytes are hashed whole for the fingerprint
-
-
-class ModelUnavailable(RuntimeError):
-    """A model that cannot be had here; the message says which, what was tried, and what to do."""
 
 
 @dataclass(frozen=True)

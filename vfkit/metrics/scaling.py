@@ -14,17 +14,8 @@ from scipy.stats import rankdata
 
 from vfkit.metrics import stats
 from vfkit.metrics.drift import drift_table
-from vfkit.metrics.frames import need
-from vfkit.metrics.labels import (
-    _counted,
-    _families,
-    _per_sample,
-    _rows,
-    _with_union,
-    accuracy_table,
-    flip_table,
-    transition_table,
-)
+from vfkit.metrics.flips import accuracy_table, flip_table, transition_table
+from vfkit.metrics.frames import counted_rows, family_order, need, rows_of, vulnerable_samples, with_union
 from vfkit.perturb import HI_FAMILIES
 
 KEYS = ["dataset", "model"]
@@ -148,7 +139,7 @@ def scale_differences(records: pd.DataFrame, models: pd.DataFrame) -> pd.DataFra
         (small, _), (large, _) = pair
         if small.series != large.series or small.params == large.params:
             continue
-        rows = _paired_rows(*(_rows(part, "answer") for _, part in pair))
+        rows = _paired_rows(*(rows_of(part, "answer") for _, part in pair))
         about = dict(dataset=dataset, series=small.series, smaller=small.model, larger=large.model)
         tables.append(pd.DataFrame(rows).assign(**about, times=large.params / small.params))
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
@@ -160,13 +151,15 @@ def _paired_rows(small: pd.DataFrame, large: pd.DataFrame) -> list[dict]:
     bases = [rows[rows.is_base & rows.prediction.notna() & rows.answer.notna()] for rows in (small, large)]
     bases = [rows.assign(right=rows.prediction == rows.answer) for rows in bases]
     found = [_difference(*bases, "right", "accuracy", "base")]
-    counted = [_counted(_with_union(rows)) for rows in (small, large)]
-    families = [family for family in _families(counted[0]) if (counted[1].family == family).any()]
+    counted = [counted_rows(with_union(rows)) for rows in (small, large)]
+    families = [family for family in family_order(counted[0]) if (counted[1].family == family).any()]
     instances, samples = [], []
     for family in families:
         own = [rows[rows.family == family] for rows in counted]
         instances.append(_difference(*own, "flip", "IFR", family))
-        samples.append(_difference(*(_per_sample(rows).assign(one=1) for rows in own), "vulnerable", "IV", family))
+        samples.append(
+            _difference(*(vulnerable_samples(rows).assign(one=1) for rows in own), "vulnerable", "IV", family)
+        )
     single = [row for row in samples if row["family"] != "identity" and not row["family"].startswith("union (")]
     for row, p in zip(single, stats.holm([row["p"] for row in single]), strict=True):
         row["p_holm"] = p
@@ -198,7 +191,7 @@ def rank_agreement(records: pd.DataFrame, models: pd.DataFrame) -> pd.DataFrame:
     _check(records, models)
     tables = []
     for dataset, part in records.groupby("dataset", sort=False):
-        each = [(row, _counted(_rows(own.drop(columns=KEYS)))) for _, row, own in _each(part, models)]
+        each = [(row, counted_rows(rows_of(own.drop(columns=KEYS)))) for _, row, own in _each(part, models)]
         if len(each) < 2:
             continue
         families = [f for f in HI_FAMILIES if all((rows["family"] == f).any() for _, rows in each)]
@@ -210,7 +203,7 @@ def rank_agreement(records: pd.DataFrame, models: pd.DataFrame) -> pd.DataFrame:
         means = [kind for kind in ("same", "other") if (kinds == kind).any()]
         rho = np.append(rho, [rho[kinds == kind].mean() for kind in means])
         draws = np.column_stack([draws, *(draws[:, kinds == kind].mean(axis=1) for kind in means)])
-        low, high = stats._percentiles(draws, stats.LEVEL, np.where(np.isfinite(draws).any(axis=0), images, 0))
+        low, high = stats.percentiles(draws, stats.LEVEL, np.where(np.isfinite(draws).any(axis=0), images, 0))
         table = pd.DataFrame({"rho": rho, "rho_low": low, "rho_high": high}).assign(dataset=dataset)
         table["model"] = [each[a][0].model for a, _ in pairs] + ["mean"] * len(means)
         table["other"] = [each[b][0].model for _, b in pairs] + ["mean"] * len(means)
@@ -228,15 +221,15 @@ def _rank_correlations(
     if len(families) < 3:
         return np.full(len(pairs), np.nan), np.full((stats.N_BOOT, len(pairs)), np.nan), 0
     groups = pd.MultiIndex.from_frame(counted[["model", "family"]])
-    sums, names = stats._cluster_sums([counted.flip, counted.one], counted.image, groups)  # [2, cluster, group]
+    sums, names = stats.cluster_sums([counted.flip, counted.one], counted.image, groups)  # [2, cluster, group]
     at = pd.Index(names).get_indexer(pd.MultiIndex.from_product([models, families]))
-    draws = stats._resample(sums, stats.N_BOOT, stats.SEED)  # [boot, 2, group]
+    draws = stats.resample(sums, stats.N_BOOT, stats.SEED)  # [boot, 2, group]
     totals = np.concatenate([sums.sum(axis=1)[None], draws])[:, :, at]  # the data themselves come first
-    rates = stats._divide(totals[:, 0], totals[:, 1]).reshape(-1, len(models), len(families))
+    rates = stats.divide(totals[:, 0], totals[:, 1]).reshape(-1, len(models), len(families))
     ranks = rankdata(rates, axis=2, nan_policy="propagate")
     ranks -= ranks.mean(axis=2, keepdims=True)
     one, other = (ranks[:, [pair[end] for pair in pairs]] for end in (0, 1))  # [1 + boot, pair, family]
-    rho = stats._divide((one * other).sum(axis=2), np.sqrt((one**2).sum(axis=2) * (other**2).sum(axis=2)))
+    rho = stats.divide((one * other).sum(axis=2), np.sqrt((one**2).sum(axis=2) * (other**2).sum(axis=2)))
     return rho[0], rho[1:], sums.shape[1]
 
 

@@ -25,7 +25,7 @@ def ratio(numerator, denominator, clusters, groups=None, **options) -> pd.DataFr
         As `of_sums`; `value` is NaN where the denominator sums to zero. A rate of exactly 0 (or 1) has an interval of
         zero width, as in any percentile bootstrap; with n images the true rate may still be near 3 / n.
     """
-    return of_sums([numerator, denominator], _divide, clusters, groups, **options)
+    return of_sums([numerator, denominator], divide, clusters, groups, **options)
 
 
 def of_sums(
@@ -55,14 +55,17 @@ def of_sums(
     """
     if groups is None:
         groups = np.full(len(np.asarray(clusters)), "all", dtype=object)
-    sums, names = _cluster_sums(columns, clusters, groups)  # [column, cluster, group]
+    sums, names = cluster_sums(columns, clusters, groups)  # [column, cluster, group]
     step = len(sums) // parts
     contributing = (sums[step - 1 :: step] != 0).sum(axis=1).min(axis=0)
     value = function(*sums.sum(axis=1))
-    draws = np.moveaxis(_resample(sums, n_boot, seed), 1, 0)  # [column, boot, group]
-    low, high = _percentiles(function(*draws), level, contributing)
+    draws = np.moveaxis(resample(sums, n_boot, seed), 1, 0)  # [column, boot, group]
+    low, high = percentiles(function(*draws), level, contributing)
     table = {"value": value, "low": low, "high": high, "clusters": contributing}
     return pd.DataFrame(table, index=pd.Index(names, name="group"))
+
+
+rate = ratio  # of events: every row 0 <= numerator <= denominator
 
 
 def mean(values, clusters, groups=None, **options) -> pd.DataFrame:
@@ -78,7 +81,7 @@ def difference(
     """Difference of two ratios of sums over the same clusters, which are resampled jointly: paired. As `ratio` else;
     `value` and interval are NaN where either denominator sums to zero, or fewer than two images have one."""
     columns = [numerator, denominator, other_numerator, other_denominator]
-    return of_sums(columns, _less(_divide), clusters, groups, parts=2, **options)
+    return of_sums(columns, _less(divide), clusters, groups, parts=2, **options)
 
 
 def median(values, clusters, groups=None, n_boot: int = N_BOOT, level: float = LEVEL, seed: int = SEED) -> pd.DataFrame:
@@ -100,7 +103,7 @@ def median(values, clusters, groups=None, n_boot: int = N_BOOT, level: float = L
         parts = [weights[start : start + step, owner] for start in range(0, n_boot, step)]
         draws = np.concatenate([_weighted_medians(ordered, part) for part in parts])[:, None]
         contributing = np.array([len(np.unique(owner))])
-        low, high = _percentiles(draws, level, contributing)
+        low, high = percentiles(draws, level, contributing)
         found.append((float(np.median(ordered)), low[0], high[0], contributing[0]))
     return pd.DataFrame(found, columns=["value", "low", "high", "clusters"], index=pd.Index(names, name="group"))
 
@@ -115,7 +118,7 @@ def paired_difference(
     **options,
 ) -> dict:
     """Difference first - second of two ratios on the samples that both frames hold; see `paired_of_sums`."""
-    return paired_of_sums(first, second, [numerator, denominator], _divide, on, cluster, **options)
+    return paired_of_sums(first, second, [numerator, denominator], divide, on, cluster, **options)
 
 
 def paired_of_sums(
@@ -180,7 +183,7 @@ def holm(p) -> np.ndarray:
     return adjusted
 
 
-def _cluster_sums(columns, clusters, groups) -> tuple[np.ndarray, np.ndarray]:
+def cluster_sums(columns, clusters, groups) -> tuple[np.ndarray, np.ndarray]:
     """Sums [column, cluster, group] of each column, and the groups' names in order of appearance."""
     cluster, images = pd.factorize(np.asarray(clusters, dtype=object), sort=True)  # whatever the order of the rows
     group, names = pd.factorize(np.asarray(groups, dtype=object))
@@ -193,7 +196,7 @@ def _cluster_sums(columns, clusters, groups) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([np.bincount(cell, column, shape[0] * shape[1]).reshape(shape) for column in weights]), names
 
 
-def _resample(sums: np.ndarray, n_boot: int, seed: int) -> np.ndarray:
+def resample(sums: np.ndarray, n_boot: int, seed: int) -> np.ndarray:
     """Totals [boot, column, group] over clusters drawn with replacement from [column, cluster, group]."""
     columns, n, groups = sums.shape
     flat = np.moveaxis(sums, 1, 0).reshape(n, columns * groups)
@@ -207,7 +210,7 @@ def _resample(sums: np.ndarray, n_boot: int, seed: int) -> np.ndarray:
     return totals.reshape(n_boot, columns, groups)
 
 
-def _percentiles(draws: np.ndarray, level: float, contributing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def percentiles(draws: np.ndarray, level: float, contributing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper percentile of each column of draws [boot, group]; NaN below two contributing clusters."""
     low, high = np.full((2, draws.shape[1]), np.nan)
     enough = contributing >= 2
@@ -233,6 +236,6 @@ def _weighted_medians(ordered: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return medians
 
 
-def _divide(numerator, denominator):
+def divide(numerator, denominator):
     numerator, denominator = np.asarray(numerator, dtype=float), np.asarray(denominator, dtype=float)
     return np.divide(numerator, denominator, out=np.full(numerator.shape, np.nan), where=denominator != 0)[()]

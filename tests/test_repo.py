@@ -171,6 +171,19 @@ def test_no_file_names_a_place_on_some_machine():
         assert not place.search(text), f"{name}: {place.search(text)[0]}"
 
 
+def test_citations_of_methods_name_sections_that_exist():
+    headings = re.findall(r"^## (\d+)\. ", (ROOT / "vfkit" / "METHODS.md").read_text(encoding="utf-8"), re.M)
+    assert headings == [str(n) for n in range(1, len(headings) + 1)]
+    cited = 0
+    for path in MODULES + NOTEBOOKS + [ROOT / "README.md"]:
+        text = path.read_text(encoding="utf-8")
+        assert "PROTOCOL" not in text, f"{path.name} cites a page that the repository does not hold"
+        for sections in re.findall(r"\bMETHODS (\d+(?:(?:, | and | to )\d+)*)", text):
+            cited += 1
+            assert set(re.findall(r"\d+", sections)) <= set(headings), f"{path.name}: METHODS {sections}"
+    assert cited
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_module_is_short_and_says_what_it_is(path):
     text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""How far the states move, and whether the answer moves with them (HI 4.3, 4.4, A.9; PROTOCOL 7, 8).
+"""How far the states move, and whether the answer moves with them (HI 4.3, 4.4, A.9; METHODS 7, 8).
 
 `distances` makes the numbers that records hold; the tables reduce records, base vectors and controls. What counts,
 the order of families and the intervals are as in `vfkit.metrics.flips`. In every table here
@@ -86,7 +86,7 @@ def drift_table(
     k: int = 25,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Drift by family against both controls, and the hidden-instability rate (HI 4.3, 4.4, Table 4; PROTOCOL 8).
+    """Drift by family against both controls, and the hidden-instability rate (HI 4.3, 4.4, Table 4; METHODS 8).
 
     Args:
         vectors: a run's base vectors, for `other_sample`; controls: its same-question pairs. Without them the columns

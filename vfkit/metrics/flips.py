@@ -166,7 +166,7 @@ def compare_table(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
 
 
 def rescore(records: pd.DataFrame, rule: str) -> pd.DataFrame:
-    """The records as another scoring rule would have them (PROTOCOL 5), from the stored parts; no model needed.
+    """The records as another scoring rule would have them (METHODS 5), from the stored parts; no model needed.
 
     Recomputes `prediction`, `tied`, `margin`, `base_prediction`, `base_margin`; instances that do not apply stay
     empty, and a sample without a base row gets no base prediction. The overlays were drawn to avoid the base

@@ -1,9 +1,9 @@
-"""Uncertainty of rates and means: a bootstrap that resamples images, paired differences, McNemar, Holm (PROTOCOL 15).
+"""Uncertainty of rates and means: a bootstrap that resamples images, paired differences, McNemar, Holm (METHODS 15).
 
 Rows of one image (its instances, its questions) are not independent, so whole images are drawn: the *clusters*.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -59,8 +59,8 @@ def of_sums(
     step = len(sums) // parts
     contributing = (sums[step - 1 :: step] != 0).sum(axis=1).min(axis=0)
     value = function(*sums.sum(axis=1))
-    draws = np.moveaxis(resample(sums, n_boot, seed), 1, 0)  # [column, boot, group]
-    low, high = percentiles(function(*draws), level, contributing)
+    totals = np.moveaxis(resample(sums, n_boot, seed), 1, 0)  # [column, boot, group]
+    low, high = percentiles(function(*totals), level, contributing)
     table = {"value": value, "low": low, "high": high, "clusters": contributing}
     return pd.DataFrame(table, index=pd.Index(names, name="group"))
 
@@ -90,7 +90,7 @@ def median(values, clusters, groups=None, n_boot: int = N_BOOT, level: float = L
     groups = np.full(len(values), "all", dtype=object) if groups is None else np.asarray(groups, dtype=object)
     cluster, images = pd.factorize(np.asarray(clusters, dtype=object), sort=True)
     group, names = pd.factorize(groups)
-    weights = _draw(len(images), n_boot, seed)  # the same images for every group: groups stay paired
+    weights = np.concatenate([np.zeros((0, len(images)), int), *draws(len(images), n_boot, seed)])  # the same for all
     found = []
     for number in range(len(names)):
         here = (group == number) & np.isfinite(values)
@@ -101,9 +101,9 @@ def median(values, clusters, groups=None, n_boot: int = N_BOOT, level: float = L
             continue
         step = max(1, _BATCH // len(ordered))
         parts = [weights[start : start + step, owner] for start in range(0, n_boot, step)]
-        draws = np.concatenate([_weighted_medians(ordered, part) for part in parts])[:, None]
+        medians = np.concatenate([_weighted_medians(ordered, part) for part in parts])[:, None]
         contributing = np.array([len(np.unique(owner))])
-        low, high = percentiles(draws, level, contributing)
+        low, high = percentiles(medians, level, contributing)
         found.append((float(np.median(ordered)), low[0], high[0], contributing[0]))
     return pd.DataFrame(found, columns=["value", "low", "high", "clusters"], index=pd.Index(names, name="group"))
 
@@ -196,34 +196,31 @@ def cluster_sums(columns, clusters, groups) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([np.bincount(cell, column, shape[0] * shape[1]).reshape(shape) for column in weights]), names
 
 
-def resample(sums: np.ndarray, n_boot: int, seed: int) -> np.ndarray:
-    """Totals [boot, column, group] over clusters drawn with replacement from [column, cluster, group]."""
+def resample(sums: np.ndarray, n_boot: int = N_BOOT, seed: int = SEED) -> np.ndarray:
+    """Totals [boot, column, group] over clusters drawn with replacement from sums [column, cluster, group]."""
     columns, n, groups = sums.shape
     flat = np.moveaxis(sums, 1, 0).reshape(n, columns * groups)
-    rng, totals = np.random.default_rng(seed), np.empty((n_boot, columns * groups))
-    batch = max(1, _BATCH // max(n, 1))
+    totals = [weights.astype(float) @ flat for weights in draws(n, n_boot, seed)]
+    return np.concatenate(totals or [np.empty((n_boot, 0))]).reshape(n_boot, columns, groups)
+
+
+def draws(n: int, n_boot: int = N_BOOT, seed: int = SEED) -> Iterator[np.ndarray]:
+    """How often each of `n` clusters is drawn, with replacement: batches [boot, cluster], `n_boot` rows in all."""
+    rng, batch = np.random.default_rng(seed), max(1, _BATCH // max(n, 1))
     for start in range(0, n_boot if n else 0, batch):
         size = min(batch, n_boot - start)
         drawn = rng.integers(n, size=(size, n)) + n * np.arange(size)[:, None]
-        weights = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n)  # how often each cluster was drawn
-        totals[start : start + size] = weights.astype(float) @ flat
-    return totals.reshape(n_boot, columns, groups)
+        yield np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n)
 
 
-def percentiles(draws: np.ndarray, level: float, contributing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper percentile of each column of draws [boot, group]; NaN below two contributing clusters."""
-    low, high = np.full((2, draws.shape[1]), np.nan)
+def percentiles(values: np.ndarray, level: float, contributing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper percentile of each column of values [boot, group]; NaN below two contributing clusters."""
+    low, high = np.full((2, values.shape[1]), np.nan)
     enough = contributing >= 2
     if enough.any():
         tail = (1 - level) / 2
-        low[enough], high[enough] = np.nanquantile(draws[:, enough], [tail, 1 - tail], axis=0)
+        low[enough], high[enough] = np.nanquantile(values[:, enough], [tail, 1 - tail], axis=0)
     return low, high
-
-
-def _draw(n: int, n_boot: int, seed: int) -> np.ndarray:
-    """How often each of `n` clusters is drawn, with replacement [boot, cluster]."""
-    drawn = np.random.default_rng(seed).integers(n, size=(n_boot, n)) + n * np.arange(n_boot)[:, None]
-    return np.bincount(drawn.ravel(), minlength=n_boot * n).reshape(n_boot, n)
 
 
 def _weighted_medians(ordered: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -237,5 +234,6 @@ def _weighted_medians(ordered: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def divide(numerator, denominator):
+    """numerator / denominator, element by element in float64; NaN where the denominator is 0."""
     numerator, denominator = np.asarray(numerator, dtype=float), np.asarray(denominator, dtype=float)
     return np.divide(numerator, denominator, out=np.full(numerator.shape, np.nan), where=denominator != 0)[()]

@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from vfkit.bench import __main__ as bench
-from vfkit.bench import report
-from vfkit.bench.limit import Prefill
-from vfkit.bench.measure import measure
-from vfkit.bench.naive import read_naive
 from vfkit.readout.engine import read_many
+from vfkit.workshop.bench import __main__ as bench
+from vfkit.workshop.bench import report
+from vfkit.workshop.bench.limit import Prefill
+from vfkit.workshop.bench.measure import measure
+from vfkit.workshop.bench.naive import read_naive
 
 
 @pytest.fixture(scope="module")

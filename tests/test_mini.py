@@ -10,9 +10,10 @@ import torch
 import vfkit
 from vfkit import prompts
 from vfkit.datasets import mini
-from vfkit.mini import batches, build, questions, train, world
-from vfkit.mini.recipe import RECIPES
+from vfkit.mini import questions, world
 from vfkit.sample import Sample
+from vfkit.workshop.zoo import batches, build, train
+from vfkit.workshop.zoo.recipe import RECIPES
 
 SMALL = replace(
     RECIPES["mini_qwen3vl_clean"],

@@ -18,9 +18,9 @@ import vfkit
 from vfkit import prompts
 from vfkit.datasets import vfat, vlind
 from vfkit.datasets.vfat_items import Item, gap, inside, item_samples
-from vfkit.items import generate, review
-from vfkit.items.__main__ import main
 from vfkit.models import registry
+from vfkit.workshop.items import generate, review
+from vfkit.workshop.items.__main__ import main
 
 ASKED = dict(atypical="odd.png", ordinary="usual.png", question="What colour is it?", truth="blue", trap="yellow")
 ITEM = Item(id="banana", category="Physical", distractors=("red", "green"), aliases=("bluish",), **ASKED)

@@ -1,1 +1,1 @@
-"""The embedded default: a small world of drawn scenes, and miniature models really trained on it."""
+"""The embedded world: drawn scenes, questions about them, and the checkpoints of models trained on them."""

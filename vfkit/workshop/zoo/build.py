@@ -13,9 +13,9 @@ from transformers import PreTrainedTokenizerFast
 
 from vfkit import prompts
 from vfkit.mini import questions, world
-from vfkit.mini.networks import FAMILIES, MAX_LENGTH, Family, Size
 from vfkit.models.load import ADAPTERS, VLM
 from vfkit.sample import Sample
+from vfkit.workshop.zoo.networks import FAMILIES, MAX_LENGTH, Family, Size
 
 VOCABULARY = 768
 

@@ -11,15 +11,15 @@ import torch
 from transformers.utils import logging
 
 import vfkit
-from vfkit.bench import report
-from vfkit.bench.limit import Prefill
-from vfkit.bench.measure import measure
-from vfkit.bench.naive import read_naive
-from vfkit.mini.build import build
-from vfkit.mini.networks import Size
 from vfkit.models.load import VLM
 from vfkit.readout.engine import Request, read_many
 from vfkit.study.provenance import machine, versions
+from vfkit.workshop.bench import report
+from vfkit.workshop.bench.limit import Prefill
+from vfkit.workshop.bench.measure import measure
+from vfkit.workshop.bench.naive import read_naive
+from vfkit.workshop.zoo.build import build
+from vfkit.workshop.zoo.networks import Size
 
 LARGE = Size(width=512, text_layers=8, vision_width=512, vision_layers=8, heads=8, patch=16, side=512)
 """A Qwen3-VL with random weights; an image is 16 x 16 = 256 tokens of 32 px."""

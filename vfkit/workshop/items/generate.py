@@ -87,7 +87,7 @@ def generate(seeds: Sequence[Seed], generator: Chat, critic: Chat, folder: str |
 
     `folder` gets `candidates.jsonl` (an `Item` a line, the critic's reason in its `meta`) and `rejects.jsonl` (id, who
     rejected it, reason, proposal). Both are written anew each time, from replies that are kept: a second call pays only
-    for what got no reply. Candidates do not count before a person has seen them (`vfkit.items.review`).
+    for what got no reply. Candidates do not count before a person has seen them (`vfkit.workshop.items.review`).
 
     Raises:
         ValueError: generator and critic are the same model.

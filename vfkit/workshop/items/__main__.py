@@ -7,9 +7,9 @@ from pathlib import Path
 
 from vfkit.chat import Chat
 from vfkit.datasets import DatasetUnavailable, vfat, vlind
-from vfkit.items import generate, review
 from vfkit.models import ModelUnavailable
 from vfkit.models.api import endpoint
+from vfkit.workshop.items import generate, review
 
 WRITTEN = 4096  # tokens that a proposal or a verdict may take, thoughts included
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from vfkit.mini.networks import Size
+from vfkit.workshop.zoo.networks import Size
 
 
 @dataclass(frozen=True)

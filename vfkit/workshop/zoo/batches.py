@@ -17,11 +17,11 @@ from torch.utils.data import Dataset
 from vfkit.datasets import load_dataset
 from vfkit.images import load_image
 from vfkit.mini import questions, world
-from vfkit.mini.recipe import Recipe
 from vfkit.readout.conversation import answer_tokens, rendered_prompt
 from vfkit.readout.forward import model_inputs, row_inputs, vision_inputs
 from vfkit.readout.tree import Row
 from vfkit.sample import LETTERS, Sample
+from vfkit.workshop.zoo.recipe import Recipe
 
 CAPTION = Sample("", (None,), "Describe the image.", ("",), prompt="open")
 

@@ -10,7 +10,7 @@ from vfkit.datasets import vfat
 from vfkit.datasets.base import unknown
 from vfkit.datasets.vfat_items import Item, item_samples, why
 from vfkit.images import load_image
-from vfkit.items.generate import CANDIDATES
+from vfkit.workshop.items.generate import CANDIDATES
 
 SHEET, PAGE = "review.csv", "review.html"
 DECISIONS = ("accept", "edit", "drop")

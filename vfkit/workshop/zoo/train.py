@@ -1,0 +1,199 @@
+"""Train a mini model on the mini world and easy-VQA: `python -m vfkit.mini.train mini_qwen3vl`.
+
+The state is saved every few minutes and a batch depends on its step alone, so an interrupted training goes on where it
+stopped as if it had not.
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import einops
+import torch
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, Dataset
+
+from vfkit.mini import world
+from vfkit.models import load_model
+from vfkit.workshop.zoo import build
+from vfkit.workshop.zoo.batches import CARDS, SHOWN, Scenes, Steps
+from vfkit.workshop.zoo.recipe import RECIPES, Recipe
+
+SAVE_SECONDS = 180
+
+# --- the vision encoder first ----------------------------------------------------------------------------------------
+
+
+def train_vision(vlm, recipe: Recipe) -> Iterator[tuple[int, float]]:
+    """Teach the vision encoder what stands where and what cards say, by linear heads that are then thrown away; yields
+    (step, loss).
+
+    Text alone teaches shapes slowly: minutes here save an hour there.
+    """
+    width = vlm.model.config.get_text_config().hidden_size
+    sizes = [1 + len(values) for values in (*SHOWN * len(world.PLACES), CARDS)]
+    heads = torch.nn.ModuleList(torch.nn.Linear(width, n) for n in (*sizes[: len(SHOWN)], sizes[-1]))
+    where = torch.nn.Linear(width, len(world.PLACES))  # else the tokens need not say what stands where
+    outside = [*heads.parameters(), *where.parameters()]
+    descent = Descent([*build.vision_parameters(vlm.model), *outside], outside, recipe.vision_lr, recipe.vision_steps)
+    for step, (vision, labels) in enumerate(_loader(Scenes(recipe, vlm)), start=1):
+        with torch.autocast("cpu", torch.bfloat16):
+            tokens = build.vision_tokens(vlm, vision)
+        places = einops.reduce(
+            tokens.float(), "image (r h) (c w) channel -> image (r c) channel", "mean", r=2, c=2
+        ).unsqueeze(2)  # fmt: skip
+        value = F.cross_entropy(heads[-1](tokens.float().mean((1, 2))), labels[:, -1])
+        for index, head in enumerate(heads[:-1]):
+            named = labels[:, index : -1 : len(SHOWN)]  # [image, place]
+            value = value + F.cross_entropy(head(places).flatten(0, 2), named.flatten())
+        corners = torch.arange(len(world.PLACES)).repeat(len(labels))
+        value = value + F.cross_entropy(where(places).flatten(0, 2), corners)
+        descent.step(value)
+        yield step, value.item()
+
+
+# --- training ---------------------------------------------------------------------------------------------------------
+
+
+def loss(vlm, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Cross-entropy of the answers, each item counted by its weight whatever its length."""
+    inputs = {key: value for key, value in batch.items() if key not in ("targets", "weights")}
+    inputs["attention_mask"] = _additive(inputs["attention_mask"])
+    hidden = vlm.adapter.backbone(vlm.model)(**inputs, use_cache=False).last_hidden_state
+    asked = batch["targets"] >= 0
+    logits = vlm.model.get_output_embeddings()(hidden[asked]).float()
+    each = F.cross_entropy(logits, batch["targets"][asked], reduction="none")
+    weights = batch["weights"][asked]
+    return (each * weights).sum() / weights.sum()
+
+
+def _additive(mask):
+    """As eager attention takes a mask (of each kind of layer): 0 where a token looks, else the lowest number."""
+    if isinstance(mask, dict):
+        return {kind: _additive(each) for kind, each in mask.items()}
+    return torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
+
+
+def train(name: str, recipe: Recipe, folder: Path, threads: int = 2) -> Iterator[tuple[int, float]]:
+    """Train `name` in `folder`, from its last state on, and leave a checkpoint; yields (step, loss).
+
+    Steps up to 0 are the vision encoder's own, repeated if they were interrupted.
+    """
+    torch.set_num_threads(threads)
+    folder.mkdir(parents=True, exist_ok=True)
+    vlm = build.build(recipe.family, recipe.size, recipe.seed)
+    model = vlm.model
+    model.set_attn_implementation("eager")  # on a CPU its backward pass is the fastest
+    if recipe.start:
+        build.grow(vlm, load_model(recipe.start))
+    embedding = model.get_input_embeddings().parameters()
+    descent = Descent(model.parameters(), embedding, recipe.lr, recipe.steps)
+    state_path, start, seconds = folder / "state.pt", 0, 0.0
+    if state_path.exists():
+        state = torch.load(state_path, weights_only=True)
+        if state["recipe"] != asdict(recipe):
+            raise ValueError(f"{state_path} was trained by another recipe; remove it or choose another folder")
+        model.load_state_dict(state["model"])
+        descent.load_state_dict(state["descent"])
+        start, seconds = state["step"], state["seconds"]
+    began = saved = time.monotonic()
+    if not start and recipe.vision_steps:
+        for step, value in train_vision(vlm, recipe):
+            yield step - recipe.vision_steps, value
+
+    def save(step: int) -> None:
+        state = {
+            "model": model.state_dict(), "descent": descent.state_dict(),
+            "step": step, "seconds": seconds + time.monotonic() - began, "recipe": asdict(recipe),
+        }  # fmt: skip
+        torch.save(state, state_path.with_suffix(".tmp"))
+        os.replace(state_path.with_suffix(".tmp"), state_path)
+        export(model, vlm.processor, recipe, folder / name, step, state["seconds"])
+
+    model.train()
+    for step, batch in enumerate(_loader(Steps(recipe, vlm, range(start, recipe.steps))), start=start + 1):
+        with torch.autocast("cpu", torch.bfloat16):
+            value = loss(vlm, batch)
+        descent.step(value)
+        yield step, value.item()
+        if time.monotonic() - saved > SAVE_SECONDS:
+            save(step)
+            saved = time.monotonic()
+    save(recipe.steps)
+
+
+def _loader(steps: Dataset) -> DataLoader:
+    return DataLoader(steps, batch_size=None)  # a process of its own would take time from the threads that compute
+
+
+class Descent:
+    """Muon for the matrices inside, AdamW for all else, both on a one-cycle schedule; matrices learn in half the steps
+    that AdamW needs for them."""
+
+    def __init__(
+        self, parameters: Iterable[torch.nn.Parameter], outside: Iterable[torch.nn.Parameter], lr: float, steps
+    ):
+        self.parameters, outside = list(parameters), {id(each) for each in outside}
+        inside = [each for each in self.parameters if each.ndim == 2 and id(each) not in outside]
+        rest = [each for each in self.parameters if each.ndim != 2 or id(each) in outside]
+        self.optimizers = [
+            torch.optim.Muon(inside, lr=lr, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"),
+            torch.optim.AdamW(rest, lr=lr, betas=(0.9, 0.98), weight_decay=0.05),
+        ]
+        self.schedules = [
+            torch.optim.lr_scheduler.OneCycleLR(each, lr, total_steps=steps, pct_start=0.1, cycle_momentum=False)
+            for each in self.optimizers
+        ]
+
+    def step(self, value: torch.Tensor) -> None:
+        for each in self.optimizers:
+            each.zero_grad(set_to_none=True)
+        value.backward()
+        torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        for each in (*self.optimizers, *self.schedules):
+            each.step()
+
+    def state_dict(self) -> list[dict]:
+        return [each.state_dict() for each in (*self.optimizers, *self.schedules)]
+
+    def load_state_dict(self, states: list[dict]) -> None:
+        for each, state in zip((*self.optimizers, *self.schedules), states, strict=True):
+            each.load_state_dict(state)
+
+
+def export(model, processor, recipe: Recipe, folder: Path, step: int, seconds: float) -> None:
+    """An ordinary checkpoint: float16 safetensors, config, processor, and how it was trained."""
+    weights = {key: value.to(torch.float16) for key, value in model.state_dict().items()}
+    model.save_pretrained(folder, state_dict=weights)
+    processor.save_pretrained(folder)
+    parameters = sum(each.numel() for each in model.parameters())
+    trained = {"recipe": asdict(recipe), "step": step, "hours": round(seconds / 3600, 2), "parameters": parameters}
+    (folder / "training.json").write_text(json.dumps(trained, indent=1) + "\n")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser("python -m vfkit.mini.train", description=__doc__.splitlines()[0])
+    parser.add_argument("name", choices=sorted(RECIPES))
+    parser.add_argument("--steps", type=int, help="train for this many steps (default: the recipe's)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs"), help="folder for state and checkpoint (default: runs)"
+    )
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args(arguments)
+    recipe = RECIPES[options.name]
+    if options.steps:
+        recipe = replace(recipe, steps=options.steps, vision_steps=min(options.steps, recipe.vision_steps))
+    mean, began = None, time.monotonic()
+    for step, value in train(options.name, recipe, options.out / options.name, options.threads):
+        mean = value if mean is None else 0.98 * mean + 0.02 * value
+        mean = value if step == 1 else mean  # another loss than the vision encoder's
+        if step % 50 == 0 or step == recipe.steps:
+            print(f"step {step}/{recipe.steps}  loss {mean:.4f}  {time.monotonic() - began:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

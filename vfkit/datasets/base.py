@@ -32,13 +32,14 @@ class RowError(NamedTuple):
 class Rows:
     """What a loader returns: every sample it can make, cheaply, and the rows it cannot use.
 
-    `finish` is applied to the chosen samples alone: the place for work such as enlarging or drawing images.
-    A ValueError it raises becomes that row's error.
+    `finish` is applied to the chosen samples only: the place for work such as enlarging or drawing images.
+    A ValueError it raises becomes that row's error. `notes` say what a user should know of the data as a whole.
     """
 
     samples: list[Sample]
     errors: list[RowError] = field(default_factory=list)
     finish: Callable[[Sample], Sample] = lambda sample: sample
+    notes: list[str] = field(default_factory=list)
 
 
 class SampleList(list):

@@ -91,8 +91,8 @@ def _rows(file: Path) -> Iterator[tuple[str, Any]]:
             continue
         if "image_1" not in row:
             raise ValueError(
-                f"{file} is no file of multiple choice as mmmu reads it: no column image_1 in {', '.join(row)}. Wanted: "
-                f"MMMU's files by subject, or MMMU-Pro's {' or '.join(PRO)}"
+                f"{file} is no file of multiple choice as mmmu reads it: no column image_1 in {', '.join(row)}. "
+                f"Wanted: MMMU's files by subject, or MMMU-Pro's {' or '.join(PRO)}"
             )
         yield f"mmmu/{row.get('id') or place.removeprefix('mmmu/')}", row | {"folders": folders, "file": file}
 

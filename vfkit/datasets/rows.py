@@ -1,7 +1,7 @@
-"""Rows of data files in any form (JSON lines, a JSON list, parquet, TSV, CSV), one at a time, their images left in place.
+"""Rows of data files in any form (JSON lines or list, parquet, TSV, CSV), one at a time, images left in place.
 
 An image inside a file is known by a `Cell` once its row has been read: calling the cell reads the bytes again, and
-raises where they are not those that were seen. So a file of any size opens without being held in memory, and a file that
+raises where they are not those that were seen. So a file of any size opens without being held in memory, and one that
 changes under way never gives a sample another row's image.
 """
 
@@ -40,7 +40,7 @@ def read_rows(file: Path) -> Iterator[Row]:
     if start.startswith(b"["):
         return _json_list(file)
     if start.startswith(b"{") or file.suffix in (".jsonl", ".json"):
-        return json_rows(file)
+        return json_rows(file, embedded=True)
     return text_rows(file, "," if file.suffix == ".csv" else "\t")
 
 
@@ -176,25 +176,31 @@ def _is_name(text: str) -> bool:
 # --- the forms --------------------------------------------------------------------------------------------------------
 
 
-def json_rows(file: Path) -> Iterator[Row]:
-    """The objects of a file of JSON lines; empty lines are passed over."""
+def json_rows(file: Path, embedded: bool = False) -> Iterator[Row]:
+    """The objects of a file of JSON lines; empty lines are passed over.
+
+    Args:
+        embedded: whether an `image` may be base64, and is then read as its bytes.
+    """
     path = str(file.resolve())
-    with file.open("rb") as opened:  # as bytes: split at newlines only, and a line in another encoding costs itself alone
+    with file.open("rb") as opened:  # as bytes: split at newlines only, and a line in another encoding costs itself
         start = 0
         for number, line in enumerate(opened, 1):
             if line.strip():
-                yield f"line {number}", _json_row(line, number, path, start)
+                row = _json_row(line, number)
+                placed = embedded and isinstance(row, dict)
+                yield f"line {number}", _with_image(row, path, start, len(line), "image", "") if placed else row
             start += len(line)
 
 
-def _json_row(line: bytes, number: int, path: str, start: int) -> dict[str, Any] | Exception:
+def _json_row(line: bytes, number: int) -> dict[str, Any] | Exception:
     try:
         row = json.loads(line.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         return ValueError(f"line {number} is not JSON: {error}")
     if not isinstance(row, dict):
         return ValueError(f"line {number} is no object: {str(row)[:100]}")
-    return _with_image(row, path, start, len(line), "image", "")
+    return row
 
 
 def _json_list(file: Path) -> Iterator[Row]:

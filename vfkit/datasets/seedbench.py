@@ -11,7 +11,7 @@ and files of the same form such as `MMBench_DEV_EN.tsv`): a tab-separated table 
 | `image_path` | instead of `image`: the image's name, looked up beside `X.tsv`, in `images/` and in `images/X/` there (`X` without `_local` too); an absolute path is looked up by its end |
 | `question` | the question |
 | `A`, `B` ... | the options, without a gap; a row may have fewer than there are columns |
-| `answer` | the option's letter, its text, or its index from 0; empty where the truth is not known |
+| `answer` | the option's letter, its text, or its index from 0 |
 | `category`, `hint` | optional |
 
 Cells are texts and nothing else: an option that reads "None" or "NA" is one. In a file without one empty cell, `nan` is
@@ -85,7 +85,7 @@ def _table(file: Path) -> Rows:
             held.setdefault(id, row["image"])
 
     def make(id: str, row: dict) -> Asked:
-        index, question = field(row, "index"), field(row, "question")
+        index, question, answer = (field(row, name) for name in ("index", "question", "answer"))
         texts = {name: sound(row.get(name, ""), name) for name in ("category", "hint")}
         image = row["image"]
         if isinstance(image, str) and image.strip():
@@ -96,7 +96,7 @@ def _table(file: Path) -> Rows:
             raise image
         source = image or folders.find(field(row, "image", "image_path"))
         sample = Sample(id, (source,), question, lettered(row), **texts, meta={"index": index})
-        return sample, row["answer"]
+        return sample, answer
 
     return collect_choices(rows, make)
 
@@ -188,4 +188,4 @@ def _hub_sample(id: str, row: dict[str, Any]) -> Asked:
     kind = row.get("question_type_id")
     category = TYPES[kind - 1] if isinstance(kind, int) and 1 <= kind <= len(TYPES) else str(kind or "")
     sample = Sample(id, images, field(row, "question"), options, category=category, meta={"index": index})
-    return sample, str(row.get("answer") or "")
+    return sample, field(row, "answer")

@@ -13,7 +13,7 @@ import vfkit
 from vfkit import attack, metrics
 from vfkit.datasets import LOADERS, Rows
 from vfkit.images import content_hash, load_image
-from vfkit.perturb import ATTACKS, natural_suite, spectral
+from vfkit.perturb import ATTACKS, frequency, natural_suite
 from vfkit.readout import gradient
 from vfkit.readout.batch import question
 from vfkit.sample import Sample
@@ -156,7 +156,7 @@ def test_the_8_bit_image_keeps_its_bounds_and_the_record_tells_the_truth(samples
             assert np.abs(delta).max() <= instance.params["eps"] + 0.5 / 255  # half a grey level of rounding
             assert instance.params["max_abs"] == pytest.approx(np.abs(delta).max(), abs=1e-6)
             assert instance.params["rms"] == pytest.approx(np.sqrt(np.square(delta).mean()), abs=1e-6)
-            leak = spectral.leakage(delta, instance.params["band"])
+            leak = frequency.leakage(delta, instance.params["band"])
             assert instance.params["leakage_8bit"] == pytest.approx(leak, abs=1e-6)
             assert instance.params["leakage"] <= attack.LEAKAGE
             assert json.dumps(instance.params)
@@ -227,7 +227,7 @@ def test_confined_is_in_band_and_in_bounds_whatever_the_image(band, content):
     draw = torch.from_numpy(np.random.default_rng(1).normal(size=clean.shape))
     found = attack.confined(0.1 * draw, clean, 8 / 255, band, 0.25)
     assert found.abs().max() <= 8 / 255 and (clean + found >= 0).all() and (clean + found <= 1).all()
-    assert spectral.leakage(found.permute(1, 2, 0).numpy(), band) <= attack.LEAKAGE
+    assert frequency.leakage(found.permute(1, 2, 0).numpy(), band) <= attack.LEAKAGE
     if content == "black" and band == "high":  # nothing above zero has no mean
         assert not found.any()
 

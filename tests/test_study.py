@@ -487,7 +487,7 @@ def test_a_changed_prompt_changes_the_code_version_and_a_changed_figure_does_not
         file.write_text(file.read_text() + "\n# edited\n")
         return plan.code_version(tmp_path / "vfkit")
 
-    assert edit("study/run.py") == edit("metrics/labels.py") == version
+    assert edit("study/run.py") == edit("metrics/flips.py") == version
     versions = [edit(name) for name in ("prompts.py", "sample.py", "images.py", "perturb/suite.py", "readout/rules.py")]
     assert len({version, *versions}) == 6
 

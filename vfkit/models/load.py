@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,8 @@ from vfkit.models.estimate import n_params
 from vfkit.models.processor import load_processor
 from vfkit.models.registry import BYTES, ModelUnavailable, dtype_of, files, find, fingerprint
 from vfkit.readout.greedy import MAX_NEW_TOKENS
+from vfkit.readout.reader import BATCH_TOKENS, Request
+from vfkit.readout.readout import Readout
 
 _SMALL = 1e8  # parameters
 _ATTENTION = "sdpa"  # takes a boolean mask as it is; eager attention would add it to the scores
@@ -36,10 +38,10 @@ _ATTENTION = "sdpa"  # takes a boolean mask as it is; eager attention would add 
 class VLM:
     """A loaded vision-language model.
 
-    `counters` counts what was done with it: `encodes` (images through the vision encoder) and `prefills` (image
-    prefixes through the language model). `max_new_tokens` is the length at which its own answers are cut off,
-    `prompts` are the rendered prompts of the engine's last call. `revision` is the hub's commit that its files come
-    from, `quantization` the `quantization_config` of its checkpoint; None where there is none.
+    A `vfkit.readout.Reader`. `counters` counts what was done with it: `encodes` (images through the vision encoder),
+    `prefills` (image prefixes through the language model) and `forwards` (passes, those that decode included).
+    `max_new_tokens` is the length at which generated answers are cut off. `revision` is the hub's commit that its files
+    come from, `quantization` the `quantization_config` of its checkpoint; None where there is none.
     """
 
     name: str
@@ -51,9 +53,31 @@ class VLM:
     dtype: torch.dtype
     counters: Counter = field(default_factory=Counter)
     max_new_tokens: int = MAX_NEW_TOKENS
-    prompts: dict = field(default_factory=dict, repr=False)
     revision: str | None = None
     quantization: dict[str, Any] | None = None
+
+    def read_many(
+        self, requests: Sequence[Request], probes: bool = False, batch_tokens: int = BATCH_TOKENS
+    ) -> list[Readout | Exception]:
+        """Readouts in the order of the requests; see `vfkit.readout.engine.read_many`."""
+        from vfkit.readout import engine
+
+        return engine.read_many(self, requests, probes, batch_tokens)
+
+    def describe(self) -> dict[str, Any]:
+        """Device, dtype, attention, image processor with its back end, revision and quantisation, for a run's
+        manifest."""
+        images = self.processor.image_processor
+        cuda = self.device.type == "cuda"
+        return {
+            "device": torch.cuda.get_device_name(self.device) if cuda else str(self.device),
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "attention": self.model.config._attn_implementation,
+            "processor": type(images).__name__,
+            "processor_backend": getattr(images, "backend", None),
+            "revision": self.revision,
+            "quantization": self.quantization,
+        }
 
 
 def load_model(name: str | Path, device: str | None = None, dtype: str | None = None) -> VLM | HostedModel:

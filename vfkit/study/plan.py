@@ -15,10 +15,9 @@ from vfkit.study.config import StudyConfig
 
 # Source that decides what a record says. A change in any of it starts a new folder.
 RECORD_CODE = (
-    *("sample.py", "images.py", "prompts.py", "datasets", "perturb", "models", "readout"),
+    *("sample.py", "images.py", "prompts.py", "datasets", "perturb", "models", "readout", "measure"),
     *("attack.py", "chat.py", "judge/answers.py"),
-    *("study/plan.py", "study/work.py", "study/measures.py", "study/schema.py"),
-    *("metrics/drift.py", "metrics/dirichlet.py", "metrics/spectrum.py"),
+    *("study/plan.py", "study/work.py", "study/schema.py"),
 )
 
 TOGETHER = 24  # questions on one image that are read together whatever the chunk's size; POPE's three splits ask 18

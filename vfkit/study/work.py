@@ -12,10 +12,11 @@ from PIL.Image import Image
 
 import vfkit
 from vfkit.images import ImageError, content_hash, load_image, to_png
+from vfkit.measure import change
 from vfkit.perturb import ATTACKS
 from vfkit.readout import rules
 from vfkit.sample import Instance, Sample
-from vfkit.study import measures, store
+from vfkit.study import store
 from vfkit.study.config import StudyConfig
 from vfkit.study.plan import Partners
 
@@ -93,7 +94,7 @@ def work(
     plan = [(base, Instance("base", "base", {}, base.images), base.readout) for base in bases] + plan
 
     records, vectors, controls, images = [], [], [], []
-    spectra = {base.sample.id: measures.spectra_against(base.images) for base in bases if config.probes}
+    spectra = {base.sample.id: change.spectra_against(base.images) for base in bases if config.probes}
     for base, instance, readout in plan:
         try:
             if instance.family == CONTROL:
@@ -101,9 +102,9 @@ def work(
                 continue
             row = _row(config, base, instance, readout)
             if config.probes and instance.applicable:
-                row |= measures.measures(readout, base.readout, instance.images, spectra[base.sample.id])
+                row |= change.measures(readout, base.readout, instance.images, spectra[base.sample.id])
                 if config.keep_vectors or instance.family == "base":
-                    vectors += measures.vectors(base.sample.id, instance.name, readout)
+                    vectors += change.vectors(base.sample.id, instance.name, readout)
             images += _kept_images(base, instance)
             records.append(row)
         except Exception as error:
@@ -195,17 +196,13 @@ def _control_row(base: Base, control: Instance, readout: Any) -> dict[str, Any]:
     if isinstance(readout, Exception):
         raise readout
     who = {"sample_id": base.sample.id, "partner_id": control.name, "image_id": base.image_id}
-    return who | measures.from_base(readout, base.readout)
+    return who | change.from_base(readout, base.readout)
 
 
 def _read(config: StudyConfig, vlm, requests: list[Request]) -> list:
     if not requests:
         return []
-    if hasattr(vlm, "ask_many"):  # hosted
-        return vlm.ask_many(requests)
-    from vfkit.readout import engine  # needs torch, which looking at a finished run does not
-
-    return engine.read_many(vlm, requests, config.probes, batch_tokens=config.batch_tokens)
+    return vlm.read_many(requests, config.probes, config.batch_tokens)
 
 
 def _scores(config: StudyConfig, readout: Any) -> np.ndarray:
@@ -248,7 +245,7 @@ def _row(config: StudyConfig, base: Base, instance: Instance, readout: Any) -> d
             options = readout.options
             row |= {part: options[part].tolist() for part in ("logp_text", "logp_end", "logp_letter", "n_tokens")}
         else:
-            row |= measures.answers(readout)
+            row |= change.answers(readout)
         if instance.images:  # a blank may be none at all
             row["image_hash"] = _hash(instance.images)
             row["width"], row["height"] = instance.images[0].size
@@ -273,7 +270,7 @@ def _error_row(sample: Sample, instance: str, stage: str, error: Exception) -> d
 
 def _verify(vlm, bases: list[Base], plan: list[tuple[Base, Instance, Any]]) -> int:
     """Hold samples against the oracle: each by its base and by its first perturbed instance that was read."""
-    if not bases or hasattr(vlm, "ask_many"):  # what is asked has no second path to be read by
+    if not bases or not bases[0].readout.scored:  # a hosted model has no second path to be read by
         return 0
     from vfkit.readout.verify import verify
 

@@ -21,6 +21,8 @@ _PUBLIC = {
     "StudyConfig": "vfkit.study",
     "run_study": "vfkit.study",
     "open_run": "vfkit.study",
+    "open_runs": "vfkit.study",
+    "run_sweep": "vfkit.study",
     "compare_runs": "vfkit.study",
 }
 _SUBPACKAGES = (

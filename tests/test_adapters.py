@@ -11,7 +11,7 @@ from PIL import Image
 
 import vfkit
 from vfkit import prompts
-from vfkit.models import gemma3
+from vfkit.models.adapters import Gemma3
 from vfkit.readout import engine, oracle
 from vfkit.readout.conversation import scored_prompt
 from vfkit.readout.forward import model_inputs
@@ -138,23 +138,23 @@ def _inputs(vlm):
 
 
 def _no_window(model, seen, queries, keys, ids=None):
-    masks = gemma3.masks(model, seen, queries, keys, ids)
+    masks = Gemma3().masks(model, seen, queries, keys, ids)
     return masks | {"sliding_attention": masks["full_attention"]}
 
 
 def _window_by_place(model, seen, queries, keys, ids=None):
     place = torch.arange(seen.shape[2]).repeat(len(seen), 1)
-    return gemma3.masks(model, seen, place[:, -seen.shape[1] :], place, ids)
+    return Gemma3().masks(model, seen, place[:, -seen.shape[1] :], place, ids)
 
 
 def _images_one_way(model, seen, queries, keys, ids=None):
-    return gemma3.masks(model, seen, queries, keys)
+    return Gemma3().masks(model, seen, queries, keys)
 
 
 def _images_as_one(model, seen, queries, keys, ids=None):
     image = torch.zeros_like(seen) if ids is None else ids == model.config.image_token_id
     both = image if ids is None else image[:, :, None] & image[:, None, :]
-    return gemma3.masks(model, seen | both, queries, keys)
+    return Gemma3().masks(model, seen | both, queries, keys)
 
 
 @pytest.mark.parametrize(

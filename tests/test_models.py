@@ -12,7 +12,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 import vfkit
 from vfkit.models import __main__ as command
 from vfkit.models import load, registry
-from vfkit.models.pixels import set_budget
+from vfkit.models.processor import set_budget
 
 
 @pytest.fixture

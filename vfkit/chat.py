@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from vfkit.models.registry import ModelUnavailable
+from vfkit.hub import ModelUnavailable
 
 GIVE_UP = 8
 """So many requests in a row without an answer end the run: the endpoint is down, not the requests at fault."""

@@ -6,6 +6,10 @@ from pathlib import Path
 SECONDS = 5.0  # to wait for the hub's first answer
 
 
+class ModelUnavailable(RuntimeError):
+    """A model that is not available here; the message says which, what was tried, and what to do."""
+
+
 def fetch(
     repo: str,
     files: Sequence[str],

@@ -1,4 +1,4 @@
-"""How rough the vision tokens are on their grid, and what goes with what inside (HI 3.3, 4.5, E; PROTOCOL 9).
+"""How rough the vision tokens are on their grid, and what goes with what inside (HI 3.3, 4.5, E; METHODS 9).
 
 The energy is HI's smoothness measure: low where neighbouring tokens agree. Its change (perturbed - base) is tabulated
 by family and answer, and correlated with drift, band power and margins.

@@ -1,4 +1,4 @@
-"""How far the states move, and whether the answer moves with them (HI 4.3, 4.4, A.9; PROTOCOL 7, 8).
+"""How far the states move, and whether the answer moves with them (HI 4.3, 4.4, A.9; METHODS 7, 8).
 
 `distances` makes the numbers that records hold; the tables reduce records, base vectors and controls. What counts,
 the order of families and the intervals are as in `vfkit.metrics.labels`. In every table here
@@ -26,7 +26,7 @@ _BLOCK = 250_000  # numbers of one block of control pairs; larger blocks fall ou
 
 
 def distances(one, other) -> tuple[np.ndarray, np.ndarray]:
-    """Cosine distance 1 - cos and L2 distance of vectors [..., D], broadcast against each other (PROTOCOL 7).
+    """Cosine distance 1 - cos and L2 distance of vectors [..., D], broadcast against each other (METHODS 7).
 
     Computed in float64. 1 - cos is half the squared distance of the unit vectors: nothing cancels, so it keeps its
     digits at the smallest drifts, and is exactly 0 for equal vectors. NaN where a vector is zero or holds a NaN.
@@ -84,7 +84,7 @@ def drift_table(
     k: int = 25,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Drift by family against both controls, and the hidden-instability rate (HI 4.3, 4.4, Table 4; PROTOCOL 8).
+    """Drift by family against both controls, and the hidden-instability rate (HI 4.3, 4.4, Table 4; METHODS 8).
 
     Args:
         vectors: a run's base vectors, for `other_sample`; controls: its same-question pairs. Without them the columns

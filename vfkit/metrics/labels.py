@@ -1,4 +1,4 @@
-"""What the answers say: flips, transitions, margins, accuracy (HI 3.2, 4.1, 4.2; PROTOCOL 5, 6).
+"""What the answers say: flips, transitions, margins, accuracy (HI 3.2, 4.1, 4.2; METHODS 5, 6).
 
 Records in, tidy tables out. In every table
 
@@ -164,7 +164,7 @@ def compare_table(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
 
 
 def rescore(records: pd.DataFrame, rule: str) -> pd.DataFrame:
-    """The records as another scoring rule would have them (PROTOCOL 5), from the stored parts; no model needed.
+    """The records as another scoring rule would have them (METHODS 5), from the stored parts; no model needed.
 
     Recomputes `prediction`, `tied`, `margin`, `base_prediction`, `base_margin`; instances that do not apply stay
     empty, and a sample without a base row gets no base prediction. The overlays were drawn to avoid the base

@@ -1,4 +1,4 @@
-"""Yes or no: hallucination, the language prior, and whether perturbed answers drift to it (HI 7, App. D; PROTOCOL 12).
+"""Yes or no: hallucination, the language prior, and whether perturbed answers drift to it (HI 7, App. D; METHODS 12).
 
 Yes is the positive class. The yes-no margin is s(Yes) - s(No) by the study's rule. A question's *case* is its base
 answer / its truth; its *prior* is what the model says of it on a blank image (family `blank`).
@@ -58,7 +58,7 @@ def pope_table(records: pd.DataFrame, samples: pd.DataFrame | None = None) -> pd
 
 
 def pope_transition_table(records: pd.DataFrame, samples: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Where the answers of each base case go: four transition tables, one below the other (PROTOCOL 12).
+    """Where the answers of each base case go: four transition tables, one below the other (METHODS 12).
 
     Returns:
         Rows (`case`, `family`), case = base answer / truth: its `meaning`, the case it `becomes` by a flip;

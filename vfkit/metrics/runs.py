@@ -1,4 +1,4 @@
-"""One table from several runs: how far a number moves when the study is done again on other samples (PROTOCOL 15)."""
+"""One table from several runs: how far a number moves when the study is done again on other samples (METHODS 15)."""
 
 from collections.abc import Sequence
 

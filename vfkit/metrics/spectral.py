@@ -1,4 +1,4 @@
-"""The spectral suite's tables: noise, ablation, thresholds, attacks and what they really did (HI 6, F; PROTOCOL 11).
+"""The spectral suite's tables: noise, ablation, thresholds, attacks and what they really did (HI 6, F; METHODS 11).
 
 What counts, what a flip is, and the intervals are as in `vfkit.metrics.labels`. Parameters of an instance come from its
 record's `params`. eps, maxima and RMS are given in grey levels: 8 is 8/255 of the range of pixel values.

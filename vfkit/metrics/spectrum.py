@@ -1,4 +1,4 @@
-"""What a perturbation does to the image's spectrum: power and phase in radial bands (HI F.4; PROTOCOL 10).
+"""What a perturbation does to the image's spectrum: power and phase in radial bands (HI F.4; METHODS 10).
 
 Conventions. Pixel values lie in [0, 1]. The power of a frequency is |F|^2 / (H W), so white noise of variance v has
 power v in every band, whatever the image's size. Radius r is the spatial frequency divided by that of the corner of

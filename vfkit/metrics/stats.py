@@ -1,4 +1,4 @@
-"""Uncertainty of rates and means: a bootstrap that resamples images, paired differences, McNemar, Holm (PROTOCOL 15).
+"""Uncertainty of rates and means: a bootstrap that resamples images, paired differences, McNemar, Holm (METHODS 15).
 
 Rows of one image (its instances, its questions) are not independent, so whole images are drawn: the *clusters*.
 """

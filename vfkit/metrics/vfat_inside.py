@@ -1,4 +1,4 @@
-"""How far a misleading sentence moves the states, and whether they move where the answer holds (PROTOCOL 7, 8, 13).
+"""How far a misleading sentence moves the states, and whether they move where the answer holds (METHODS 7, 8, 13).
 
 L1 and L3 ask the same question about the same image; L3 only adds a sentence that asserts the common-sense answer. So
 the distance between their states is what the sentence does, and HI's drift tables serve as they are: L1 is the base, L3

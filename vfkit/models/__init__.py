@@ -2,16 +2,15 @@
 
 from importlib import import_module
 
-from vfkit.models.registry import ModelUnavailable, files, find, fingerprint, is_hosted, specs
+from vfkit.models.registry import ModelUnavailable, files, find, fingerprint, is_hosted, listing, specs
 
 _LATER = {
     "load_model": "load",
     "load_hosted": "api",
-    "listing": "catalogue",
-    "dry_run": "meta",
-}  # these import torch or pandas
+    "dry_run": "estimate",
+}  # these import torch
 
-__all__ = ["ModelUnavailable", "files", "find", "fingerprint", "is_hosted", "specs", *_LATER]
+__all__ = ["ModelUnavailable", "files", "find", "fingerprint", "is_hosted", "listing", "specs", *_LATER]
 
 
 def __getattr__(name: str):

@@ -5,9 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 import torch
 from transformers import (
@@ -20,22 +18,12 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from vfkit.models.adapters import ADAPTERS, Adapter
 from vfkit.models.api import HostedModel, load_hosted
-from vfkit.models.pixels import set_budget
+from vfkit.models.processor import set_budget
 from vfkit.models.registry import ModelUnavailable, Spec, files, find, fingerprint
 from vfkit.readout.greedy import MAX_NEW_TOKENS
 
-# model_type of the checkpoint's config -> the module that is its adapter
-ADAPTERS = {
-    "qwen3_vl": "vfkit.models.mrope",
-    "qwen2_5_vl": "vfkit.models.mrope",
-    "glm4v": "vfkit.models.mrope",
-    "glm4v_moe": "vfkit.models.mrope",
-    "glm46v": "vfkit.models.mrope",
-    "gemma3": "vfkit.models.gemma3",
-    "llava_onevision": "vfkit.models.llava_onevision",
-    "internvl": "vfkit.models.internvl",
-}
 DTYPES = ("float32", "bfloat16", "float16")
 _SMALL = 0.1  # billions of parameters
 
@@ -52,7 +40,7 @@ class VLM:
     name: str
     model: PreTrainedModel
     processor: ProcessorMixin
-    adapter: ModuleType
+    adapter: Adapter
     fingerprint: str
     device: torch.device
     dtype: torch.dtype
@@ -98,7 +86,7 @@ def load_model(name: str, device: str | None = None, dtype: str | None = None) -
         name,
         model,
         processor,
-        import_module(adapter_of(name, config)),
+        adapter_of(name, config),
         fingerprint(name, dtype),
         model.device,
         type_,
@@ -139,14 +127,14 @@ def _unloadable(name: str, folder: Path, error: Exception) -> ModelUnavailable:
     return ModelUnavailable(f"model {name!r} cannot be loaded from {folder}: {error}")
 
 
-def adapter_of(name: str, config: PretrainedConfig) -> str:
-    """The module that is the adapter of a config's architecture. Raises ModelUnavailable where there is none."""
+def adapter_of(name: str, config: PretrainedConfig) -> Adapter:
+    """The adapter of a config's architecture. Raises ModelUnavailable where there is none."""
     if config.model_type not in ADAPTERS:
         raise ModelUnavailable(
             f"model {name!r} is of type {config.model_type!r}, for which there is no adapter; there are: "
             f"{', '.join(ADAPTERS)}"
         )
-    return ADAPTERS[config.model_type]
+    return ADAPTERS[config.model_type]()
 
 
 @contextmanager

@@ -7,17 +7,20 @@ import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 
 from vfkit import hub
+from vfkit.hub import ModelUnavailable
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PACKAGE = Path(__file__).parents[1]
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+"""Size of one number by dtype."""
 _HASH_WHOLE = 64 * 2**20  # files up to this many bytes are hashed whole for the fingerprint
-
-
-class ModelUnavailable(RuntimeError):
-    """A model that cannot be had here; the message says which, what was tried, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,27 @@ def _from_hub(spec: Spec, weights: bool) -> Path:
     patterns = ["*.json", "*.jinja", "*.txt", "*.model", *needs]
     called = f"model {spec.name!r} ({meant})"
     return hub.fetch(spec.hub, patterns, called, otherwise, ModelUnavailable, revision=spec.revision, needs=needs)
+
+
+def listing() -> "pd.DataFrame":
+    """One row per model of params/models.yaml: name, source (hub id, `embedded` or `hosted`), type (architecture),
+    billions (of parameters), dtype, gigabytes (of its weights in that type; activations come on top), notes.
+    """
+    import pandas as pd  # only here: looking a model up needs no pandas
+
+    rows = [
+        {
+            "name": spec.name,
+            "source": "embedded" if spec.path else spec.hub or "hosted",
+            "type": spec.type or "",
+            "billions": spec.params,
+            "dtype": spec.dtype or "",
+            "gigabytes": spec.params and spec.params * BYTES[spec.dtype],
+            "notes": spec.notes,
+        }
+        for spec in specs().values()
+    ]
+    return pd.DataFrame(rows).astype({"billions": float, "gigabytes": float})
 
 
 def is_hosted(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Blank images: what a model says of a question when there is nothing to see (HI 7, App. D; PROTOCOL 12)."""
+"""Blank images: what a model says of a question when there is nothing to see (HI 7, App. D; METHODS 12)."""
 
 from PIL import Image, ImageStat
 

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from importlib import import_module
 from random import Random
 from types import SimpleNamespace
 
@@ -13,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from vfkit import prompts
 from vfkit.mini import questions, world
-from vfkit.models.load import ADAPTERS, VLM
+from vfkit.models.load import VLM, adapter_of
 from vfkit.sample import Sample
 from vfkit.workshop.zoo.networks import FAMILIES, MAX_LENGTH, Family, Size
 
@@ -68,7 +67,7 @@ def build(family: str, size: Size, seed: int = 0) -> VLM:
     model, processor = FAMILIES[family].make(size, words)
     model.generation_config.eos_token_id = words.eos_token_id
     model.generation_config.pad_token_id = words.pad_token_id
-    adapter = import_module(ADAPTERS[model.config.model_type])
+    adapter = adapter_of(family, model.config)
     return VLM(family, model, processor, adapter, "", torch.device("cpu"), torch.float32)
 
 

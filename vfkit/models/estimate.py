@@ -1,25 +1,13 @@
 """What a model would take, from its configs alone: parameters, memory, tokens of an image. No weights are needed."""
 
-import shutil
 from dataclasses import dataclass
-from importlib import import_module
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
-from tokenizers import Tokenizer, models
-from transformers import (
-    AutoConfig,
-    AutoModelForImageTextToText,
-    AutoProcessor,
-    PreTrainedTokenizerFast,
-    ProcessorMixin,
-)
+from transformers import AutoConfig, AutoModelForImageTextToText
 
-from vfkit.models.catalogue import BYTES
 from vfkit.models.load import adapter_of
-from vfkit.models.pixels import set_budget
-from vfkit.models.registry import ModelUnavailable, files, find
+from vfkit.models.processor import set_budget, without_tokenizer
+from vfkit.models.registry import BYTES, ModelUnavailable, files, find
 
 
 @dataclass(frozen=True)
@@ -66,7 +54,7 @@ def dry_run(name: str, size: tuple[int, int] = (1024, 768)) -> DryRun:
     folder = files(spec, weights=False)
     try:
         config = AutoConfig.from_pretrained(folder)
-        module = adapter_of(name, config)
+        adapter = adapter_of(name, config)
         with torch.device("meta"):
             model = AutoModelForImageTextToText.from_config(config)
     except ModelUnavailable:
@@ -77,31 +65,9 @@ def dry_run(name: str, size: tuple[int, int] = (1024, 768)) -> DryRun:
     memory = {dtype: params * n_bytes / 1e9 for dtype, n_bytes in BYTES.items()}
     counted = name, config.model_type, params, memory, size
     try:
-        processor = _processor(folder)
+        processor = without_tokenizer(folder)
         set_budget(processor, spec)
-        (tokens,) = import_module(module).n_image_tokens(processor, [size])
+        (tokens,) = adapter.n_image_tokens(processor, [size])
     except Exception as error:
         return DryRun(*counted, None, f"{error}")
     return DryRun(*counted, tokens)
-
-
-def _processor(folder: Path) -> ProcessorMixin:
-    """The model's processor; where its tokenizer is missing, with a stand-in, since images need none."""
-    if (folder / "tokenizer_config.json").exists():
-        return AutoProcessor.from_pretrained(folder)
-    if not any((folder / name).exists() for name in ("processor_config.json", "preprocessor_config.json")):
-        raise FileNotFoundError("there is neither processor_config.json nor preprocessor_config.json")
-    with TemporaryDirectory() as stand_in:
-        for file in folder.glob("*.json"):
-            shutil.copy(file, stand_in)
-        _tokenizer().save_pretrained(stand_in)
-        return AutoProcessor.from_pretrained(stand_in)
-
-
-def _tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer that knows nothing but the names under which processors look for special tokens."""
-    names = ("image", "video", "boi", "eoi", "start_image", "end_image", "context_image")
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(models.WordLevel({"<pad>": 0}, unk_token="<pad>")), pad_token="<pad>",
-        extra_special_tokens={f"{name}_token": f"<{name}>" for name in names},
-    )  # fmt: skip

@@ -1,9 +1,13 @@
 """The pixel budget of a model whose images keep their shape: set on its processor, and checked by counting tokens."""
 
 import math
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from PIL import Image
-from transformers import ProcessorMixin
+from tokenizers import Tokenizer, models
+from transformers import AutoProcessor, PreTrainedTokenizerFast, ProcessorMixin
 
 from vfkit.models.registry import ModelUnavailable, Spec
 
@@ -48,3 +52,25 @@ def _pixels(images, pixels: int) -> int:
     side = math.isqrt(pixels)
     _, height, width = images(Image.new("RGB", (side, side)), return_tensors="pt")["image_grid_thw"][0].tolist()
     return height * width * images.patch_size**2
+
+
+def without_tokenizer(folder: Path) -> ProcessorMixin:
+    """The model's processor; where its tokenizer is missing, with a stand-in, since images need none."""
+    if (folder / "tokenizer_config.json").exists():
+        return AutoProcessor.from_pretrained(folder)
+    if not any((folder / name).exists() for name in ("processor_config.json", "preprocessor_config.json")):
+        raise FileNotFoundError("there is neither processor_config.json nor preprocessor_config.json")
+    with TemporaryDirectory() as stand_in:
+        for file in folder.glob("*.json"):
+            shutil.copy(file, stand_in)
+        _tokenizer().save_pretrained(stand_in)
+        return AutoProcessor.from_pretrained(stand_in)
+
+
+def _tokenizer() -> PreTrainedTokenizerFast:
+    """A tokenizer that knows nothing but the names under which processors look for special tokens."""
+    names = ("image", "video", "boi", "eoi", "start_image", "end_image", "context_image")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel({"<pad>": 0}, unk_token="<pad>")), pad_token="<pad>",
+        extra_special_tokens={f"{name}_token": f"<{name}>" for name in names},
+    )  # fmt: skip

@@ -9,5 +9,6 @@ from vfkit.study.runs import Sweep, open_runs
 from vfkit.study.sweep import run_sweep
 
 __all__ = [
-    "Comparison", "Run", "StudyConfig", "Sweep", "compare_runs", "lineup", "open_run", "open_runs", "run_study", "run_sweep"
+    "Comparison", "Run", "StudyConfig", "Sweep", "compare_runs", "lineup", "open_run", "open_runs", "run_study",
+    "run_sweep",
 ]  # fmt: skip

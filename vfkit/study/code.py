@@ -44,7 +44,7 @@ def definitions(
             that names a module, or `module:symbol`, is followed there.
 
     Raises:
-        ValueError: a root, or a path in `without` or `chosen`, that does not exist.
+        ValueError: a root that does not exist.
     """
     return _Digester(package, frozenset(without), chosen or {}).run(roots)
 
@@ -52,9 +52,6 @@ def definitions(
 class _Digester:
     def __init__(self, package: Path, without: frozenset[str], chosen: Mapping[str, Collection[str]]):
         self.package, self.without, self.chosen = package, without, chosen
-        for path in {*without, *chosen}:
-            if not list(self.targets(path)):
-                raise ValueError(f"{path} does not exist in {package}")
 
     def run(self, roots: Iterable[str]) -> dict[str, str]:
         texts: dict[tuple[str, str], str] = {}
@@ -275,8 +272,9 @@ def _exported(module: Module, name: str) -> str | None:
 def _meaningful(values: list) -> Iterator[object]:
     """Without docstrings, `pass` and imports, which say nothing or are followed by name."""
     for value in values:
-        text = isinstance(value, ast.Expr) and isinstance(value.value, ast.Constant) and isinstance(value.value.value, str)
-        if not text and not isinstance(value, ast.Pass | IMPORTS):
+        bare = value.value if isinstance(value, ast.Expr) else None
+        text = isinstance(bare, ast.Constant) and isinstance(bare.value, str)
+        if not text and not isinstance(value, (ast.Pass, *IMPORTS)):
             yield value
 
 

@@ -1,6 +1,7 @@
 """Doing a study: what is finished is used, what is left is read."""
 
 import contextlib
+import json
 import time
 import warnings
 from collections import Counter
@@ -161,7 +162,7 @@ def _under_lock(
             "samples": {"asked": len(samples), "done": len(found.samples), "failed": len(found.failed)},
             "error_rows": found.errors + len(samples.errors),
         }
-        store.write_json(folder / "code.json", code(config, suite))
+        store.write_atomic(folder / "code.json", json.dumps(code(config, suite)).encode())
         controls = control_samples(samples, config.controls) if config.probes else {}
         job = Job(config, suite, todo, folder, controls, find_kept(_sisters(config, who, folder), todo))
         _read_all(job, who, manifest, progress)

@@ -30,7 +30,7 @@ ROOTS = (
     *("vfkit.perturb.natural_suite", "vfkit.datasets.load_dataset"),
 )
 NOT_RECORDS = (
-    *("vfkit.study.store", "vfkit.study.config", "vfkit.study.provenance", "vfkit.study.reuse", "vfkit.study.work.Done"),
+    *("vfkit.study.store", "vfkit.study.config", "vfkit.study.provenance", "vfkit.study.reuse"),
     *("vfkit.readout.verify", "vfkit.readout.oracle", "vfkit.models.registry", "vfkit.hub"),
 )
 # What only some runs use.
@@ -105,7 +105,7 @@ def code(config: StudyConfig, suite: Suite, package: Path | None = None) -> dict
     hosted = vfkit.models.is_hosted(config.model)
     chosen = {
         "vfkit.datasets.LOADERS": [config.dataset],
-        "vfkit.models.load.ADAPTERS": [] if hosted else [model_type(config.model)],
+        "vfkit.models.adapters.ADAPTERS": [] if hosted else [model_type(config.model)],
         "vfkit.perturb.suite._FAMILIES": list(suite.families),
     }
     without = NOT_RECORDS + (LOCAL if hosted else HOSTED) + (() if suite.attacks else ATTACK)

@@ -74,7 +74,8 @@ def about(source: str) -> dict[str, Any]:
     name = Path(source).name if spec.path is not None and not embedded else source
     kind = model_type(source)
     params = spec.params if spec.params is not None else _count(vfkit.models.files(spec), source)
-    return dict(model=name, series=f"mini {kind}" if embedded else kind, params=params, hub=spec.hub or "", source=source)
+    series = f"mini {kind}" if embedded else kind
+    return dict(model=name, series=series, params=params, hub=spec.hub or "", source=source)
 
 
 def _count(folder: Path, source: str) -> float:

@@ -82,8 +82,8 @@ def open_runs(out: str | Path = "outputs", finished: bool | None = True, **equal
         equal: a value, or a list of them, for columns of `Sweep.table`: `study`, `model`, `dataset`, `asked` (or `n`),
             ... as in `open_runs("outputs", model=["mini_qwen3vl", "mini_gemma3"], dataset="mini_seed")`.
 
-    Several runs of one model on one data set get names that tell them apart: `mini_qwen3vl (pope)`, by their study, n or
-    key.
+    Several runs of one model on one data set get names that tell them apart: `mini_qwen3vl (pope)`, by their study, n
+    or key.
 
     Raises:
         FileNotFoundError: no run is found; the message says which there are.
@@ -161,9 +161,9 @@ def about_run(run: Run) -> dict[str, Any]:
         spec = vfkit.models.find(source)
     except ModelUnavailable:
         return dict(model=Path(source).name, series="", params=float("nan"), hub="", source=source)
-    embedded = "mini " if spec.params is not None and spec.hub is None else ""
+    series = f"{'mini ' if spec.hub is None else ''}{spec.type or ''}"
     params = float("nan") if spec.params is None else spec.params
-    return dict(model=Path(source).name, series=f"{embedded}{spec.type or ''}", params=params, hub=spec.hub or "", source=source)
+    return dict(model=Path(source).name, series=series, params=params, hub=spec.hub or "", source=source)
 
 
 def _told_apart(rows: pd.DataFrame) -> pd.DataFrame:

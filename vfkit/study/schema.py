@@ -61,7 +61,8 @@ SCHEMAS = {
     ),
     # how far the same question moves on another sample's image
     "controls": pa.schema(
-        {name: pa.string() for name in ("sample_id", "partner_id", "image_id", "partner_image_id")} | dict.fromkeys(DISTANCES, pa.float64())
+        {name: pa.string() for name in ("sample_id", "partner_id", "image_id", "partner_image_id")}
+        | dict.fromkeys(DISTANCES, pa.float64())
     ),
     # adversarial images and their noise controls, 8-bit PNG files, by their place in the sample
     "images": pa.schema({"sample_id": pa.string(), "instance": pa.string(), "number": pa.int64(), "png": pa.binary()}),

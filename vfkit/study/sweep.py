@@ -82,7 +82,8 @@ def run_sweep(
             _release()
         n = run.manifest["samples"]
         if n["done"] == n["failed"]:
-            raise RuntimeError(f"{named[model]} read no sample of {dataset}; the reasons are in {run.folder / 'errors'}")
+            where = run.folder / "errors"
+            raise RuntimeError(f"{named[model]} read no sample of {dataset}; the reasons are in {where}")
         done[dataset, named[model]] = run
     return gather(table, done, config.out)
 

@@ -96,9 +96,7 @@ class Remote(Worker):
                 ) from error
             here = identity(job.config, job.suite, self.who["data"])
             if other := [name for name in here if here[name] != self.who[name]]:
-                raise RuntimeError(
-                    f"a worker has another version than the run it works for: {', '.join(other)} differ"
-                )
+                raise RuntimeError(f"a worker has another version than the run it works for: {', '.join(other)} differ")
         return super().work(job)
 
 

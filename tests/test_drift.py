@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from vfkit import figures, metrics, paper
+from vfkit.measure import distances
 from vfkit.metrics import drift
 from vfkit.perturb import HI_FAMILIES
 
@@ -64,22 +65,22 @@ def controls():
 
 
 def test_distances_by_hand():
-    cosine, l2 = drift.distances([1.0, 0.0], [[0.0, 2.0], [-3.0, 0.0], [1.0, 0.0], [3.0, 4.0]])
+    cosine, l2 = distances([1.0, 0.0], [[0.0, 2.0], [-3.0, 0.0], [1.0, 0.0], [3.0, 4.0]])
     np.testing.assert_allclose(cosine, [1, 2, 0, 1 - 3 / 5], rtol=1e-12)
     np.testing.assert_allclose(l2, [5**0.5, 4, 0, 20**0.5], rtol=1e-12)
-    cosine, l2 = drift.distances([0.0, 0.0], [3.0, 4.0])
+    cosine, l2 = distances([0.0, 0.0], [3.0, 4.0])
     assert np.isnan(cosine) and l2 == 5
-    assert np.isnan(drift.distances([1.0, NAN], [1.0, 2.0])).all()
+    assert np.isnan(distances([1.0, NAN], [1.0, 2.0])).all()
 
 
 def test_distances_keep_their_digits():
     """Where float32 sees nothing but its own rounding: 1 - cos of vectors an angle of 1e-4 apart is 5e-9."""
     rng = np.random.default_rng(0)
     one, other = (rng.normal(size=2560).astype(np.float32) for _ in range(2))
-    assert drift.distances(one, one) == (0, 0)
+    assert distances(one, one) == (0, 0)
     one, other = one / np.linalg.norm(one), other - one * (other @ one) / (one @ one)
     turned = one.astype(float) * np.cos(1e-4) + other / np.linalg.norm(other) * np.sin(1e-4)
-    cosine, _ = drift.distances(one, 7 * turned)
+    cosine, _ = distances(one, 7 * turned)
     assert cosine == pytest.approx(5e-9, rel=1e-3)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import vfkit
-from vfkit.metrics.dirichlet import dirichlet_energy
+from vfkit.measure import dirichlet_energy
 from vfkit.readout.readout import PROBES, TAPS
 from vfkit.study.schema import DISTANCES, SPECTRUM
 

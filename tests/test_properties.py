@@ -10,10 +10,8 @@ from PIL import Image
 
 from vfkit import metrics
 from vfkit.images import content_hash, load_image
+from vfkit.measure import dirichlet_energy, distances, spectrum_of
 from vfkit.metrics import stats
-from vfkit.metrics.dirichlet import dirichlet_energy
-from vfkit.metrics.drift import distances
-from vfkit.metrics.spectrum import spectrum_of
 from vfkit.perturb import geometric, overlay
 from vfkit.readout import rules
 

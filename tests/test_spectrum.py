@@ -1,4 +1,4 @@
-"""Spectra (vfkit.metrics.spectrum) of images whose spectrum is known exactly."""
+"""Spectra (vfkit.measure.spectrum) of images whose spectrum is known exactly."""
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from vfkit import figures, metrics
-from vfkit.metrics.spectrum import BANDS, MEASURES
+from vfkit.measure import BANDS, MEASURES
 
 matplotlib.use("Agg")
 NAN = float("nan")

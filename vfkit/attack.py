@@ -16,8 +16,9 @@ from PIL import Image
 from torch import Tensor
 
 from vfkit.images import load_image, to_png
-from vfkit.perturb import spectral
+from vfkit.perturb import frequency
 from vfkit.readout import gradient
+from vfkit.readout.batch import Question, prefix_length, question
 from vfkit.sample import LETTERS, Instance, Sample
 
 BAND = {"pgd_pixel": "all", "pgd_low": "low", "pgd_high": "high"}
@@ -31,7 +32,8 @@ class Task:
     """One adversarial image (or set of images of one sample) in the making."""
 
     index: int
-    question: gradient.Question
+    question: Question
+    n_tokens: int  # of its row
     images: tuple[Image.Image, ...]
     label: int  # the option whose margin is lowered, or, with a target, raised
     sign: float  # -1: away from the label; +1: towards it
@@ -86,9 +88,9 @@ def attacked(
                 made = [error]
             found[index] += [one for one in made if not isinstance(one, Task)]
             tasks += [one for one in made if isinstance(one, Task)]
-        tasks.sort(key=lambda task: -task.question.tokens)
+        tasks.sort(key=lambda task: -task.n_tokens)
         while tasks:
-            n = max(1, batch_tokens // ROOM // tasks[0].question.tokens)
+            n = max(1, batch_tokens // ROOM // tasks[0].n_tokens)
             for task, done in zip(tasks[:n], _descend_or_fail(vlm, tasks[:n], rule), strict=True):
                 found[task.index] += done
             tasks = tasks[n:]
@@ -100,9 +102,10 @@ def _tasks(vlm, index: int, base, family: str, settings: dict[str, Any]) -> Iter
     sample, images, scores = base
     label, sign, reason = _aim(sample, np.asarray(scores), settings["target"])
     sizes = [(image.height, image.width) for image in images]
-    if not all(spectral.mask(*size, BAND[family], settings["cutoff"]).any() for size in sizes):
+    if not all(frequency.mask(*size, BAND[family], settings["cutoff"]).any() for size in sizes):
         reason = f"an image is too small to have {BAND[family]} frequencies"
-    asked = None if reason else gradient.question(vlm, sample, images)
+    asked = None if reason else question(vlm, sample, images)
+    n_tokens = 0 if reason else prefix_length(vlm, asked, images) + asked.n_tokens
     for eps in settings["eps"]:
         params = settings | {"eps": eps, "band": BAND[family]}
         name = f"{family}_{255 * eps:g}" + (f"_to_{settings['target']}" if settings["target"] else "")
@@ -110,7 +113,7 @@ def _tasks(vlm, index: int, base, family: str, settings: dict[str, Any]) -> Iter
             yield Instance(family, name, params, (), reason)
         else:
             params |= {"label": label}
-            yield Task(index, asked, images, label, sign, family, params | {"name": name})
+            yield Task(index, asked, n_tokens, images, label, sign, family, params | {"name": name})
 
 
 def _aim(sample: Sample, scores: np.ndarray, target: str) -> tuple[int, float, str]:
@@ -146,7 +149,7 @@ def _descend(vlm, tasks: list[Task], rule: str) -> list[Task]:
         task.planes = tuple(_plane(image, vlm.device) for image in task.images)
         task.deltas, task.trace = [torch.zeros_like(plane) for plane in task.planes], []
         if task.params["random_start"]:
-            draw = spectral.generator(f"start/{task.question.sample.id}/{task.params['random_start']}")
+            draw = frequency.generator(f"start/{task.question.sample.id}/{task.params['random_start']}")
             _set(task, [_like(draw.uniform(-1, 1, plane.shape), plane) * task.params["eps"] for plane in task.planes])
     for _ in range(tasks[0].params["steps"]):
         images = [tuple(plane.detach().requires_grad_() for plane in task.adversarial()) for task in tasks]
@@ -213,8 +216,8 @@ def in_band(plane: Tensor, band: str, cutoff: float) -> Tensor:
 
 def _keep(plane: Tensor, band: str, cutoff: float) -> tuple[Tensor, Tensor]:
     height, width = plane.shape[-2:]
-    keep = torch.from_numpy(spectral.mask(height, width, band, cutoff)).to(plane.device)
-    return keep, _like(spectral.weights(width), plane)
+    keep = torch.from_numpy(frequency.mask(height, width, band, cutoff)).to(plane.device)
+    return keep, _like(frequency.weights(width), plane)
 
 
 # --- instances --------------------------------------------------------------------------------------------------------
@@ -227,7 +230,7 @@ def _instances(task: Task) -> list[Instance]:
     instances = [_instance(task, task.family, name, params, task.deltas)]
     size = _rms(task.deltas)
     for trial in range(task.params["controls"]):
-        draw = spectral.generator(f"control/{task.question.sample.id}/{task.band}/{trial}")
+        draw = frequency.generator(f"control/{task.question.sample.id}/{task.band}/{trial}")
         limits = task.params["eps"], task.band, task.params["cutoff"]
         noise = []
         for plane in task.planes:
@@ -245,8 +248,8 @@ def _instance(task: Task, family: str, name: str, params: dict[str, Any], deltas
     whole = [plane + delta for plane, delta in zip(task.planes, deltas, strict=True)]
     images = tuple(load_image(to_png(image), task.question.sample.id) for image in gradient.to_images(tuple(whole)))
     arrays = [delta.permute(1, 2, 0).double().cpu().numpy() for delta in deltas]
-    leak = 0.0 if task.band == "all" else spectral.leakage(arrays, task.band, task.params["cutoff"])
-    measured = {"leakage": round(leak, 7)} | spectral.audit(task.images, images, task.band, task.params["cutoff"])
+    leak = 0.0 if task.band == "all" else frequency.leakage(arrays, task.band, task.params["cutoff"])
+    measured = {"leakage": round(leak, 7)} | frequency.audit(task.images, images, task.band, task.params["cutoff"])
     return Instance(family, name, params | measured, images)
 
 

@@ -13,7 +13,8 @@ from importlib.resources import files
 
 import pandas as pd
 
-from vfkit.metrics.labels import TRANSITIONS, UNION
+from vfkit.metrics.flips import TRANSITIONS
+from vfkit.metrics.frames import UNION
 
 # HI's names of the families -> ours
 FAMILIES = {

@@ -1,8 +1,9 @@
 """Tables in, matplotlib axes out; `save` writes a figure as PNG and PDF with the numbers drawn beside it."""
 
 from vfkit.figures.drift import plot_drift, plot_drift_histograms, plot_embedding
-from vfkit.figures.inside import plot_dirichlet, plot_spectrum
-from vfkit.figures.labels import plot_flips, plot_gallery, plot_margins, plot_transitions
+from vfkit.figures.energy import plot_dirichlet, plot_spectrum
+from vfkit.figures.flips import plot_flips, plot_gallery, plot_margins, plot_transitions
+from vfkit.figures.frequency import plot_ablation, plot_adversarial, plot_attacks, plot_noise, plot_traces
 from vfkit.figures.pope import (
     plot_inside_cases,
     plot_pope,
@@ -12,7 +13,6 @@ from vfkit.figures.pope import (
     plot_priors,
 )
 from vfkit.figures.scaling import plot_ranks, plot_scale, plot_scale_differences
-from vfkit.figures.spectral import plot_ablation, plot_adversarial, plot_attacks, plot_noise, plot_traces
 from vfkit.figures.style import save, styled
 from vfkit.figures.vfat import plot_outcome_pairs, plot_outcomes, plot_vfat_categories, plot_vfat_radar, plot_vrs
 

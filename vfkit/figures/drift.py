@@ -8,8 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from vfkit.figures.labels import _by_family, _legend
-from vfkit.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PINK, RED, SKY, styled
+from vfkit.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PINK, RED, SKY, family_axes, legend, styled
 
 _PROBES = {"ctx_open": BLUE, "ctx_mcq": SKY, "ans_open": GREEN, "ans_mcq": ORANGE, "ans_mcq_free": PINK}
 _CONTROLS = {"same_question": ORANGE, "other_sample": GREY}
@@ -51,7 +50,7 @@ def plot_drift_histograms(samples: pd.DataFrame, distance: str = "cos", threshol
         ax.set(xscale="log", xlim=(bins[0], bins[-1]), ylim=(0, 1.12), yticks=[])
         ax.spines["left"].set_visible(False)
     axes[-1, 0].set_xlabel(f"Drift: mean {_NAMES[distance]}, per sample")
-    _legend(fig, axes[:, 0])
+    legend(fig, axes[:, 0])
     return axes[:, 0]
 
 
@@ -81,7 +80,7 @@ def plot_drift(table: pd.DataFrame, control: str = "other_sample") -> np.ndarray
     first = {answer: part.drop_duplicates("family") for answer, part in of.items()}
     counts = zip(*(part["samples"] for part in first.values()), strict=True)
     n = [f"n = {every:,}; {kept:,} kept,\n{flipped:,} flipped" for every, kept, flipped in counts]
-    fig, axes = _by_family(first["all"], 3, n)
+    fig, axes = family_axes(first["all"], 3, n)
     fig.set_size_inches(10.4, 1.7 + 0.62 * max(len(n), 1))
     y = pd.Series(np.arange(len(n)), index=first["all"]["family"])
     left, right = _range(table["percent"], table["family"])
@@ -106,7 +105,7 @@ def plot_drift(table: pd.DataFrame, control: str = "other_sample") -> np.ndarray
         ax.set(xscale="log", xlim=(left, 2 * right), title=_PANELS[answer])
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         ax.set_xlabel(f"Drift, % of {control.replace('_', '-')} control")
-    _legend(fig, axes)
+    legend(fig, axes)
     return axes
 
 
@@ -142,7 +141,7 @@ def plot_embedding(table: pd.DataFrame, columns: int = 5) -> np.ndarray:
         ax.set_xlabel(f"PC 1 ({x:.0f} % of variance)", fontsize=8)
     for ax in axes[:, 0]:
         ax.set_ylabel(f"PC 2 ({y:.0f} %)", fontsize=8)
-    _legend(fig, axes.flat[: len(families)])
+    legend(fig, axes.flat[: len(families)])
     return axes.ravel()[: len(families)]
 
 

@@ -5,8 +5,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from vfkit.figures.labels import _by_family, _legend, _whiskers
-from vfkit.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PINK, RED, styled
+from vfkit.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PINK, RED, family_axes, legend, styled, whiskers
 from vfkit.metrics.pope import CASES, MEASURES
 
 _CASES = dict(zip(CASES, (BLUE, GREEN, RED, ORANGE), strict=True))
@@ -28,17 +27,17 @@ def plot_pope(table: pd.DataFrame, measures: tuple[str, ...] = MEASURES) -> np.n
     shown = categories[1:] or categories[:1]  # without splits, all questions
     first = table[table["category"] == categories[0]].reset_index(drop=True) if categories else table
     n = [f"n = {row.instances:,} in {row.questions:,} questions" for row in first.itertuples()]
-    fig, axes = _by_family(first, len(measures), n)
+    fig, axes = family_axes(first, len(measures), n)
     fig.set_size_inches(3.0 + 1.75 * len(measures), 1.6 + 0.5 * max(len(first), 1))
     offsets = np.linspace(-0.26, 0.26, len(shown)) if len(shown) > 1 else [0.0]
     for category, colour, offset in zip(shown, _COLOURS, offsets, strict=False):
         part = table[table["category"] == category].reset_index(drop=True)
         label = f"{category.replace('_', ' ')}, 95 % interval (n = {part['questions'].max():,} questions)"
         for ax, name in zip(axes, measures, strict=True):
-            _whiskers(ax, part, name, colour, label, offset)
+            whiskers(ax, part, name, colour, label, offset)
     for ax, name in zip(axes, measures, strict=True):
         ax.set(xlim=(-4, 104), xticks=[0, 50, 100], xlabel=f"{name.replace('_', ' ')} (%)")
-    _legend(fig, axes)
+    legend(fig, axes)
     return axes
 
 
@@ -78,7 +77,7 @@ def plot_prior_drift(table: pd.DataFrame) -> np.ndarray:
     low, high = zip(*(ax.get_xlim() for ax in axes), strict=True)
     for ax in axes:  # one scale for all
         ax.set_xlim(min(*low, -0.5), max(*high, 1.1))
-    _legend(axes[0].figure, axes)
+    legend(axes[0].figure, axes)
     return axes
 
 
@@ -94,16 +93,16 @@ def plot_pope_margins(table: pd.DataFrame) -> Axes:
     parts = {answer: table[table["answer"] == answer].reset_index(drop=True) for answer in ("all", *_ANSWERS)}
     fig, ax = _by_case(parts["all"], parts["flipped"]["instances"])
     ax.axvline(0, color=INK, linewidth=0.8, zorder=1)
-    _whiskers(ax, parts["all"], "base", GREY, "base images, 95 % interval", -0.24, scale=1)
+    whiskers(ax, parts["all"], "base", GREY, "base images, 95 % interval", -0.24, scale=1)
     for (answer, (colour, label)), offset in zip(_ANSWERS.items(), (0, 0.24), strict=True):
-        _whiskers(ax, parts[answer], "margin", colour, f"perturbed, {label}", offset, scale=1)
+        whiskers(ax, parts[answer], "margin", colour, f"perturbed, {label}", offset, scale=1)
     if "margin_published" in table and table["margin_published"].notna().any():
         row = table[table["margin_published"].notna()].iloc[0]
         y = list(parts["all"]["case"]).index(row.case) + 0.24
         label = f"published: {row.published_source}"
         ax.plot(row.margin_published, y, "D", linestyle="", mfc="none", mec=INK, markersize=7, label=label, zorder=4)
     ax.set_xlabel("yes-no margin (nats): above 0 the answer is Yes")
-    _legend(fig, [ax])
+    legend(fig, [ax])
     return ax
 
 
@@ -135,7 +134,7 @@ def plot_priors(questions: pd.DataFrame, fill: str = "white") -> np.ndarray:
     axes[0].set(xlabel="yes-no margin on the image (nats)", ylabel=f"yes-no margin {name} (nats)")
     axes[1].axvline(0.5, color=INK, linewidth=0.8, zorder=1)
     axes[1].set(xlim=(-0.02, 1.02), xlabel=f"prior: P(Yes) {name}", ylabel="share of questions at or below")
-    _legend(fig, axes)
+    legend(fig, axes)
     return axes
 
 
@@ -157,13 +156,13 @@ def plot_inside_cases(drift: pd.DataFrame, dirichlet: pd.DataFrame) -> np.ndarra
     for ax, table, name in zip(axes, (drift, dirichlet), ("drift", "delta"), strict=True):
         for (answer, (colour, label)), offset in zip(_ANSWERS.items(), (-0.15, 0.15), strict=True):
             part = table[table["answer"] == answer].reset_index(drop=True)
-            _whiskers(ax, part, name, colour, f"{label}, 95 % interval", offset, scale=1)
+            whiskers(ax, part, name, colour, f"{label}, 95 % interval", offset, scale=1)
     if len(drift):
         control = drift["same_question"].iloc[0]
         axes[0].axvline(control, color=GREY, linestyle="--", linewidth=1, label="same question, other image", zorder=1)
         axes[0].set_xlabel(f"{drift['distance'].iloc[0]} distance to base, {drift['probe'].iloc[0]}")
     axes[1].set_xlabel("Dirichlet energy per edge, perturbed - base")
-    _legend(fig, axes)
+    legend(fig, axes)
     return axes
 
 
@@ -174,10 +173,10 @@ def _panels(table: pd.DataFrame, name: str, scale: float) -> np.ndarray:
         "n = " + " | ".join(f"{k:,}" for k in each)
         for each in zip(*(p["instances"] for p in parts.values()), strict=True)
     ]
-    fig, axes = _by_family(next(iter(parts.values())), len(CASES), n)
+    fig, axes = family_axes(next(iter(parts.values())), len(CASES), n)
     fig.set_size_inches(11, 1.7 + 0.44 * max(len(n), 1))
     for ax, (case, part) in zip(axes, parts.items(), strict=True):
-        _whiskers(ax, part, name, _CASES[case], "", 0, scale)
+        whiskers(ax, part, name, _CASES[case], "", 0, scale)
         questions = part["questions"].max() if len(part) else 0
         ax.set_title(f"{case}: {CASES[case]}\nquestions: n = {questions:,}", fontsize=9)
         if not part["instances"].any():
@@ -195,5 +194,5 @@ def _by_case(table: pd.DataFrame, flipped: pd.Series, panels: int = 1):
     """A figure with one row per base case; one axes, or as many panels side by side."""
     names = [f"{case}: {CASES[case]}" for case in table["case"]]
     n = [f"n = {row.instances:,}, {k:,} flipped" for row, k in zip(table.itertuples(), flipped, strict=True)]
-    fig, axes = _by_family(table.assign(family=names), panels, n)
+    fig, axes = family_axes(table.assign(family=names), panels, n)
     return fig, axes[0] if panels == 1 else axes

@@ -10,8 +10,21 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from vfkit.figures.labels import _by_family, _legend, _whiskers
-from vfkit.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PINK, RED, SKY, heat_map, styled
+from vfkit.figures.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PINK,
+    RED,
+    SKY,
+    family_axes,
+    heat_map,
+    legend,
+    styled,
+    whiskers,
+)
 from vfkit.metrics.scaling import size_name
 from vfkit.perturb import HI_FAMILIES
 
@@ -68,7 +81,7 @@ def plot_scale(table: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
             ax.set_ylabel(name, fontsize=8)
             ax.set_ylim(bottom=min(0, ax.get_ylim()[0]))
     _size_axis(axes, params, at)
-    _legend(fig, axes.flat)
+    legend(fig, axes.flat)
     return axes
 
 
@@ -139,7 +152,7 @@ def plot_scale_differences(table: pd.DataFrame) -> np.ndarray:
     families = rates.drop_duplicates("family")[["family"]].reset_index(drop=True)
     counts = rates.groupby("family")["samples"].agg(["min", "max"]).reindex(families["family"])
     n = [f"n = {low:,} samples" if low == high else f"n = {low:,} to {high:,}" for low, high in counts.to_numpy()]
-    fig, axes = _by_family(families, 2, n)
+    fig, axes = family_axes(families, 2, n)
     pairs = list(rates.groupby(names, sort=False))
     for ax, measure in zip(axes, ("IFR", "IV"), strict=True):
         ax.axvline(0, color=INK, linewidth=0.8, zorder=1)
@@ -147,9 +160,9 @@ def plot_scale_differences(table: pd.DataFrame) -> np.ndarray:
             own = own[own["measure"] == measure].set_index("family").reindex(families["family"]).reset_index()
             offset = 0.6 * ((i + 0.5) / len(pairs) - 0.5)
             label = f"{dataset}: {larger} - {smaller}"
-            _whiskers(ax, own, "difference", _COLOURS[i % len(_COLOURS)], label, offset)
+            whiskers(ax, own, "difference", _COLOURS[i % len(_COLOURS)], label, offset)
         ax.set_xlabel(f"{measure}, larger - smaller (points)")
-    _legend(fig, axes)
+    legend(fig, axes)
     return axes
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import fill
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -15,6 +16,7 @@ from matplotlib.figure import Figure
 # Okabe and Ito's palette: told apart by colour-blind readers too
 BLUE, ORANGE, GREEN, RED, PINK, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
 GREY, INK = "#8C8C8C", "#222222"
+_HOLLOW = "Dsv^"  # one marker per published source
 
 _RC = {
     "axes.axisbelow": True,
@@ -57,6 +59,50 @@ def heat_map(ax: Axes, values: np.ndarray, texts: list[list[str]], colours: str,
     ax.grid(visible=False)
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0)
+
+
+def family_axes(table: pd.DataFrame, panels: int, n: list[str]) -> tuple[plt.Figure, np.ndarray]:
+    """A figure with one row per family, top down, named with its n, and that many panels side by side."""
+    rows = max(len(table), 1)
+    fig, axes = plt.subplots(1, panels, figsize=(2.2 + 3.3 * panels, 1.5 + 0.42 * rows), sharey=True, squeeze=False)
+    names = [f"{fill(family.replace('_', ' '), 34)}\n{count}" for family, count in zip(table["family"], n, strict=True)]
+    axes[0, 0].set_yticks(np.arange(len(table)), names)
+    axes[0, 0].set_ylim(rows - 0.5, -0.5)
+    for ax in axes[0]:
+        ax.grid(axis="y", visible=False)
+        ax.tick_params(axis="y", length=0)
+        if table.empty:
+            ax.set_xticks([])
+            ax.text(0.5, 0.5, "no instances", transform=ax.transAxes, ha="center", va="center", color=GREY)
+    return fig, axes[0]
+
+
+def whiskers(ax: Axes, table: pd.DataFrame, name: str, colour: str, label: str, offset: float = 0, scale: float = 100):
+    """Points with their intervals; where there are too few images for an interval, the point stands alone."""
+    y = np.arange(len(table)) + offset
+    value, low, high = (scale * table[column].to_numpy(float) for column in (name, f"{name}_low", f"{name}_high"))
+    ax.hlines(y, low, high, color=colour, linewidth=1.6, zorder=2)
+    ax.plot(value, y, "o", color=colour, markersize=5, label=label, zorder=3)
+
+
+def published_markers(ax: Axes, table: pd.DataFrame, name: str, offset: float) -> None:
+    if f"{name}_published" not in table:
+        return
+    y, value = np.arange(len(table)) + offset, 100 * table[f"{name}_published"]
+    sources = [source for source in table["published_source"].dropna().unique() if source]
+    for source, marker in zip(sources, _HOLLOW, strict=False):
+        here = (table["published_source"] == source) & value.notna()
+        label = f"published: {source}"
+        ax.plot(value[here], y[here], marker, linestyle="", mfc="none", mec=INK, markersize=7, label=label, zorder=4)
+
+
+def legend(fig: plt.Figure, axes) -> None:
+    """One legend below all panels, each label once, ours before the published."""
+    found = {}
+    for ax in axes:
+        found |= {label: handle for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    labels = sorted(found, key=lambda label: label.startswith("published"))
+    fig.legend([found[label] for label in labels], labels, loc="outside lower center", ncols=2)
 
 
 def save(fig: Figure, folder: str | Path, name: str, data: pd.DataFrame) -> dict[str, Path]:

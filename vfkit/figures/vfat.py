@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from vfkit.figures.labels import _legend
-from vfkit.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PINK, RED, SKY, styled
+from vfkit.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PINK, RED, SKY, legend, styled
 
 _COLOURS = (BLUE, ORANGE, GREEN, PINK, SKY, RED)
 _OUTCOMES = {"mAcc": (BLUE, "vision"), "mTDS": (RED, "bias"), "other_share": ("#C8C8C8", "other")}
@@ -52,7 +51,7 @@ def plot_vfat_radar(scores: pd.DataFrame, published: pd.DataFrame | None = None,
         text.set_horizontalalignment("center" if abs(side) < 1e-6 else "left" if side > 0 else "right")
     ax.set_yticks([25, 50, 75, 100], ["25", "50", "75", "100 %"], color=INK, fontsize=7)
     ax.set_title(f"Accuracy (share of vision), {_how(reading)}; bands: 95 % interval", pad=26)
-    _legend(ax.figure, [ax])
+    legend(ax.figure, [ax])
     return ax
 
 
@@ -84,7 +83,7 @@ def plot_vrs(scores: pd.DataFrame, published: pd.DataFrame | None = None, readin
     ax.set(ylim=(-0.02, 1.02), xlim=(-0.5, len(levels) - 0.4), ylabel="VRS (1: sees all, is never trapped)")
     ax.set_title(f"{_FORMATS[own['format'].iloc[0]].capitalize()}, {_how(reading)}, 95 % intervals")
     ax.grid(axis="x", visible=False)
-    _legend(ax.figure, [ax])
+    legend(ax.figure, [ax])
     return ax
 
 
@@ -119,7 +118,7 @@ def plot_outcomes(scores: pd.DataFrame, published: pd.DataFrame | None = None, r
         ax.set(ylim=(rows - 0.4, -0.6), xlim=(0, 100.5), xlabel="Share of answers (%)")
         ax.set_title(f"{_FORMATS[form].capitalize()}, {_how(reading)}")
         ax.grid(axis="y", visible=False)
-    _legend(fig, axes[0])
+    legend(fig, axes[0])
     return axes[0]
 
 
@@ -152,7 +151,7 @@ def plot_outcome_pairs(scores: pd.DataFrame, correlations: pd.DataFrame | None =
         ax.set_title(_correlated(correlations, *names), fontsize=8)
     title = f"A point: one model, format and level (n = {_span(own['n'].min(), own['n'].max())}), {_how(reading)}"
     fig.suptitle(title, x=0.01, ha="left", fontsize=9)
-    _legend(fig, axes)
+    legend(fig, axes)
     return axes
 
 
@@ -180,7 +179,7 @@ def plot_vfat_categories(scores: pd.DataFrame, measure: str = "VRS", reading: st
     ax.set(ylim=(len(categories) - 0.5, -0.5), xlim=(-0.02, 1.02), xlabel=f"{measure}, 95 % intervals")
     ax.set_title(f"All levels and formats, {_how(reading)}")
     ax.grid(axis="y", visible=False)
-    _legend(ax.figure, [ax])
+    legend(ax.figure, [ax])
     return ax
 
 

@@ -1,17 +1,24 @@
 """Records in, tidy tables out: no model, no files. Every table carries its n and its intervals."""
 
-from vfkit.metrics.dirichlet import dirichlet_energy, dirichlet_table, inside_correlations
+from vfkit.measure import (
+    band_edges,
+    band_power,
+    dirichlet_energy,
+    distances,
+    phase_coherence,
+    spectrum_against,
+    spectrum_of,
+)
 from vfkit.metrics.drift import (
     cohens_d,
     control_distances,
-    distances,
     drift_summary,
     drift_table,
     embedding_table,
     sample_drift,
 )
-from vfkit.metrics.labels import (
-    UNION,
+from vfkit.metrics.energy import dirichlet_table, inside_correlations, spectrum_table
+from vfkit.metrics.flips import (
     accuracy_table,
     compare_table,
     flip_table,
@@ -20,6 +27,17 @@ from vfkit.metrics.labels import (
     rescore,
     rule_table,
     transition_table,
+)
+from vfkit.metrics.frames import UNION
+from vfkit.metrics.frequency import (
+    ablation_table,
+    attack_table,
+    audit_table,
+    band_test,
+    noise_table,
+    threshold_table,
+    thresholds,
+    trace_table,
 )
 from vfkit.metrics.pope import (
     by_case,
@@ -38,24 +56,6 @@ from vfkit.metrics.scaling import (
     scale_summary,
     shared_samples,
     size_name,
-)
-from vfkit.metrics.spectral import (
-    ablation_table,
-    attack_table,
-    audit_table,
-    band_test,
-    noise_table,
-    threshold_table,
-    thresholds,
-    trace_table,
-)
-from vfkit.metrics.spectrum import (
-    band_edges,
-    band_power,
-    phase_coherence,
-    spectrum_against,
-    spectrum_of,
-    spectrum_table,
 )
 from vfkit.metrics.summary import finding, scale_finding
 from vfkit.metrics.verdict import verdict, verdict_table

@@ -1,7 +1,7 @@
 """How far the states move, and whether the answer moves with them (HI 4.3, 4.4, A.9; METHODS 7, 8).
 
 `distances` makes the numbers that records hold; the tables reduce records, base vectors and controls. What counts,
-the order of families and the intervals are as in `vfkit.metrics.labels`. In every table here
+the order of families and the intervals are as in `vfkit.metrics.flips`. In every table here
 
 - each family has three rows: `all` counted instances, those whose answer was `kept`, those `flipped`;
 - an instance without a finite distance (a state that is zero or was not read) is left out;
@@ -13,26 +13,28 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from vfkit.measure import distances as distances_between
 from vfkit.metrics import stats
-from vfkit.metrics.frames import need
-from vfkit.metrics.labels import _counted, _families, _integers, _number, _require, _rows, _with_union
+from vfkit.metrics.frames import (
+    ANSWERS,
+    by_family,
+    counted_rows,
+    family_order,
+    intervals,
+    need,
+    numbers,
+    require,
+    rows_of,
+    split_answers,
+    with_counts,
+    with_union,
+)
 from vfkit.readout.readout import PROBES, TAPS
 
 DISTANCES = ("cos", "l2")
 CONTROLS = ("same_question", "other_sample")
-ANSWERS = ("all", "kept", "flipped")
 PERCENTILE = 5  # of the same-question control: what moves further has moved like another image
 _BLOCK = 250_000  # numbers of one block of control pairs; larger blocks fall out of the processor's cache
-
-
-def distances(one, other) -> tuple[np.ndarray, np.ndarray]:
-    """Cosine distance 1 - cos and L2 distance of vectors [..., D], broadcast against each other (METHODS 7).
-
-    Computed in float64. 1 - cos is half the squared distance of the unit vectors: nothing cancels, so it keeps its
-    digits at the smallest drifts, and is exactly 0 for equal vectors. NaN where a vector is zero or holds a NaN.
-    """
-    one, other = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
-    return _squared(_unit(one) - _unit(other)) / 2, np.sqrt(_squared(one - other))
 
 
 def cohens_d(mean1, sd1, n1, mean2, sd2, n2):
@@ -67,7 +69,7 @@ def control_distances(
     block = max(1, _BLOCK // max(k * states.shape[1], 1))
     for start in range(0, n, block):
         rows = slice(start, start + block)
-        found = np.stack(distances(states[rows, None], states[others[rows]]))  # [distance, row, k]
+        found = np.stack(distances_between(states[rows, None], states[others[rows]]))  # [distance, row, k]
         there = np.isfinite(found).all(axis=0)
         pairs[rows] = there.sum(axis=1)
         means[:, rows] = stats.divide(np.where(there, found, 0).sum(axis=2), np.stack([pairs[rows]] * 2))
@@ -119,18 +121,18 @@ def drift_summary(
     seed: int = 0,
 ) -> pd.DataFrame:
     """`drift_table` for several probes, taps and distances, one below the other (HI Tables 4 and 7, Appendix B)."""
-    columns = [_column(*setting) for setting in ((d, p, t) for p in probes for t in taps for d in distances)]
+    columns = [distance_column(*setting) for setting in ((d, p, t) for p in probes for t in taps for d in distances)]
     counted = _perturbed(records, columns)
     if len(counted) and counted[columns].isna().all(axis=None):
         raise ValueError("these records hold no distances: the run was made without probes (StudyConfig(probes=True))")
-    rows = _split(counted)
+    rows = split_answers(counted)
     images = _images(records)
     tables = []
     for probe in probes:
         for tap in taps:
             others = None if vectors is None else control_distances(vectors, probe, tap, k, seed)
             for distance in distances:
-                column = _column(distance, probe, tap)
+                column = distance_column(distance, probe, tap)
                 control = _controls(others, controls, column, images)
                 threshold = _threshold(controls, column)
                 table = _drift(rows, column, threshold)
@@ -157,10 +159,10 @@ def sample_drift(
         `family`, `answer`, `sample_id`, `image_id`, `instances`, `drift`. The controls given follow as families
         `same_question`, `other_sample` with the answer `control`; `instances` are then pairs.
     """
-    column = _column(distance, probe, tap)
+    column = distance_column(distance, probe, tap)
     counted = _perturbed(records, [column])
-    per = _per_sample(_split(counted), column)
-    order = pd.MultiIndex.from_product([_families(counted), ANSWERS])
+    per = _per_sample(split_answers(counted), column)
+    order = pd.MultiIndex.from_product([family_order(counted), ANSWERS])
     rank = order.get_indexer(pd.MultiIndex.from_frame(per[["family", "answer"]]))
     per = per.iloc[np.lexsort([per["sample"].rank(), rank])]
     others = None if vectors is None else control_distances(vectors, probe, tap, k, seed)
@@ -191,7 +193,7 @@ def embedding_table(
     Raises:
         ValueError: no vectors of perturbed instances.
     """
-    rows = _rows(records).assign(instance=np.where(records["family"] == "base", "base", records["instance"]))
+    rows = rows_of(records).assign(instance=np.where(records["family"] == "base", "base", records["instance"]))
     rows["answer"] = np.select([rows.is_base, rows.flip], ["base", "flipped"], "kept")
     rows = rows[rows.prediction.notna() & rows.base.notna()].rename(columns={"sample": "sample_id"})
     columns, keys = ["sample_id", "family", "instance", "answer"], ["sample_id", "instance"]
@@ -211,15 +213,7 @@ def embedding_table(
     return table.assign(x=points[:, 0], y=points[:, 1], x_share=shares[0], y_share=shares[1])
 
 
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    return stats.divide(vectors, np.broadcast_to(np.sqrt(_squared(vectors))[..., None], vectors.shape))
-
-
-def _squared(vectors: np.ndarray) -> np.ndarray:
-    return np.einsum("...d,...d->...", vectors, vectors)
-
-
-def _column(distance: str, probe: str, tap: str) -> str:
+def distance_column(distance: str, probe: str, tap: str) -> str:
     for name, known in ((distance, DISTANCES), (probe, PROBES), (tap, TAPS)):
         if name not in known:
             raise ValueError(f"{name!r} is none of {', '.join(known)}")
@@ -228,7 +222,7 @@ def _column(distance: str, probe: str, tap: str) -> str:
 
 def _chosen(vectors: pd.DataFrame, probe: str, tap: str) -> pd.DataFrame:
     need(vectors, "vectors", "sample_id", "instance", "probe", "tap", "vector")
-    _column("cos", probe, tap)
+    distance_column("cos", probe, tap)
     here = (vectors["probe"] == probe) & (vectors["tap"] == tap)
     return vectors.loc[here, ["sample_id", "instance", "vector"]]
 
@@ -252,49 +246,14 @@ def _stack(vectors: pd.Series) -> np.ndarray:
 
 def _images(records: pd.DataFrame) -> pd.Series:
     """Each sample's image, by sample: what the bootstrap resamples."""
-    rows = _rows(records)
+    rows = rows_of(records)
     return rows.drop_duplicates("sample").set_index("sample")["image"]
 
 
 def _perturbed(records: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """The counted rows with their unions, and these columns as floats."""
-    _require(records, *columns)
-    return _counted(_with_union(_rows(records).assign(**{name: _number(records[name]) for name in columns})))
-
-
-def _split(counted: pd.DataFrame) -> pd.DataFrame:
-    """Every row under the answer `all`, and once more under `kept` or `flipped`."""
-    own = np.where(counted.flip, "flipped", "kept")
-    return pd.concat([counted.assign(answer="all"), counted.assign(answer=own)], ignore_index=True)
-
-
-def _skeleton(rows: pd.DataFrame) -> pd.DataFrame:
-    """A table without columns yet, one row per family and answer."""
-    return pd.DataFrame(index=pd.MultiIndex.from_product([_families(rows), ANSWERS], names=["family", "answer"]))
-
-
-def _intervals(table: pd.DataFrame, rows: pd.DataFrame, ratios: dict[str, tuple]) -> pd.DataFrame:
-    """The table with `name`, `name_low`, `name_high` for each name: sum(top) / sum(bottom) by the table's own keys;
-    of four columns, the difference of two such ratios.
-
-    Rows in which one is not finite are left out. All names share one bootstrap: images are drawn once for them all.
-    """
-    names = ["name", *table.index.names]
-    keys, parts = [*table.index.names, "image"], []
-    for name, columns in ratios.items():
-        there = np.isfinite(np.stack(columns).astype(float)).all(axis=0)
-        part = rows[keys].assign(**{str(i): np.where(there, column, 0.0) for i, column in enumerate(columns)})
-        parts.append(part.groupby(keys, sort=False).sum().reset_index().assign(name=name))
-    sums = pd.concat(parts, ignore_index=True)
-    groups = pd.MultiIndex.from_frame(sums[names])
-    columns = [sums[str(i)] for i in range(len(columns))]
-    found = (stats.ratio if len(columns) == 2 else stats.difference)(*columns, sums.image, groups)
-    found.index = pd.MultiIndex.from_tuples(found.index, names=names)
-    for name in ratios:
-        own = pd.MultiIndex.from_tuples([(name, *key) for key in table.index], names=names)
-        part = found.reindex(own).set_axis(table.index)
-        table = table.assign(**{name: part["value"], f"{name}_low": part["low"], f"{name}_high": part["high"]})
-    return table
+    require(records, *columns)
+    return counted_rows(with_union(rows_of(records).assign(**{name: numbers(records[name]) for name in columns})))
 
 
 def _per_sample(rows: pd.DataFrame, column: str, threshold: float = np.nan) -> pd.DataFrame:
@@ -313,18 +272,18 @@ def _per_sample(rows: pd.DataFrame, column: str, threshold: float = np.nan) -> p
 def _drift(rows: pd.DataFrame, column: str, threshold: float) -> pd.DataFrame:
     per = _per_sample(rows, column, threshold)
     grouped = per.groupby(["family", "answer"])
-    table = _skeleton(rows)
+    table = by_family(rows, answer=ANSWERS)
     table["samples"], table["instances"] = grouped.size(), grouped["instances"].sum()
     table["drift_sd"] = grouped["drift"].std()
     n = per["instances"] if np.isfinite(threshold) else np.zeros(len(per))
     could_hide = np.where(per["answer"] == "flipped", 0, n)
     ratios = {"drift": (per["drift"], np.ones(len(per))), "beyond": (per["beyond"], n)}
-    table = _intervals(table, per, ratios | {"hidden": (per["hidden"], could_hide)})
-    return _integers(table, "samples", "instances")
+    table = intervals(table, per, ratios | {"hidden": (per["hidden"], could_hide)})
+    return with_counts(table, "samples", "instances")
 
 
 def _threshold(controls: pd.DataFrame | None, column: str) -> float:
-    values = np.zeros(0) if controls is None else _number(controls[column])
+    values = np.zeros(0) if controls is None else numbers(controls[column])
     values = values[np.isfinite(values)]
     return float(np.percentile(values, PERCENTILE)) if len(values) else np.nan
 
@@ -336,7 +295,7 @@ def _controls(others: pd.DataFrame | None, controls: pd.DataFrame | None, column
         distance = column.split("_")[0]
         found["other_sample"] = others.rename(columns={"sample_id": "sample", distance: "drift", "pairs": "instances"})
     if controls is not None:
-        pairs = pd.DataFrame({"sample": controls["sample_id"], "drift": _number(controls[column])}).dropna()
+        pairs = pd.DataFrame({"sample": controls["sample_id"], "drift": numbers(controls[column])}).dropna()
         grouped = pairs.groupby("sample")["drift"]
         found["same_question"] = pd.DataFrame({"instances": grouped.size(), "drift": grouped.mean()}).reset_index()
     for name, part in found.items():

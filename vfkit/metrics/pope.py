@@ -3,7 +3,7 @@
 Yes is the positive class. The yes-no margin is s(Yes) - s(No) by the study's rule. A question's *case* is its base
 answer / its truth; its *prior* is what the model says of it on a blank image (family `blank`).
 
-Records in, tidy tables out; what counts, the order of families and the intervals are as in `vfkit.metrics.labels`.
+Records in, tidy tables out; what counts, the order of families and the intervals are as in `vfkit.metrics.flips`.
 Rows are joined by sample id, never by order. In every table here
 
 - a row counts if its question is a yes/no one with a known truth and its base was read; where the table says so, what
@@ -20,9 +20,19 @@ from scipy.special import expit
 from scipy.stats import wilcoxon
 
 from vfkit.metrics import stats
-from vfkit.metrics.drift import ANSWERS, _intervals, _split
-from vfkit.metrics.frames import need
-from vfkit.metrics.labels import _families, _integers, _join, _number, _rows, _with_union
+from vfkit.metrics.frames import (
+    ANSWERS,
+    family_order,
+    intervals,
+    need,
+    numbers,
+    rows_of,
+    split_answers,
+    twice,
+    with_counts,
+    with_interval,
+    with_union,
+)
 
 CASES = {"Yes/Yes": "hit", "No/No": "correct rejection", "Yes/No": "hallucination", "No/Yes": "miss"}
 HALLUCINATION, HIT = "Yes/No", "Yes/Yes"
@@ -44,17 +54,17 @@ def pope_table(records: pd.DataFrame, samples: pd.DataFrame | None = None) -> pd
     """
     whole = _answers(records, samples)
     base = whole[whole.is_base].assign(family="base")
-    whole = _twice(pd.concat([base, _with_union(whole)], ignore_index=True), "category")
+    whole = twice(pd.concat([base, with_union(whole)], ignore_index=True), "category")
     rows = whole[whole.counts]
     categories = ["all", *_splits(whole)]
-    index = pd.MultiIndex.from_product([categories, ["base", *_families(whole)]], names=["category", "family"])
+    index = pd.MultiIndex.from_product([categories, ["base", *family_order(whole)]], names=["category", "family"])
     table = _counts(pd.DataFrame(index=index), rows, whole)
     now, then = _ratios(rows.says, rows.true), _ratios(rows.said, rows.true)
-    table = _intervals(table, rows, now)
+    table = intervals(table, rows, now)
     there = rows.family != "base"
     pairs = {f"{name}_difference": [column[there] for column in (*now[name], *then[name])] for name in now}
-    table = _intervals(table, rows[there], pairs)
-    return _integers(table, "questions", "instances", "left_out")
+    table = intervals(table, rows[there], pairs)
+    return with_counts(table, "questions", "instances", "left_out")
 
 
 def pope_transition_table(records: pd.DataFrame, samples: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -64,7 +74,7 @@ def pope_transition_table(records: pd.DataFrame, samples: pd.DataFrame | None = 
         Rows (`case`, `family`), case = base answer / truth: its `meaning`, the case it `becomes` by a flip;
         `questions`, `instances`, `stays`, `flips`, `flip_rate` = flips / instances with its interval.
     """
-    rows = _perturbed(records, samples)
+    rows = pope_rows(records, samples)
     table = _skeleton(rows)
     case = table.index.get_level_values("case")
     table["meaning"] = case.map(CASES)
@@ -72,8 +82,8 @@ def pope_transition_table(records: pd.DataFrame, samples: pd.DataFrame | None = 
     table = _counts(table, rows)
     table["flips"] = rows.groupby(["case", "family"])["flip"].sum()
     table["stays"] = table["instances"] - table["flips"]
-    table = _intervals(table, rows, {"flip_rate": (rows.flip, rows.one)})
-    return _integers(table, "questions", "instances", "stays", "flips")
+    table = intervals(table, rows, {"flip_rate": (rows.flip, rows.one)})
+    return with_counts(table, "questions", "instances", "stays", "flips")
 
 
 def pope_margin_table(records: pd.DataFrame, samples: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -83,12 +93,12 @@ def pope_margin_table(records: pd.DataFrame, samples: pd.DataFrame | None = None
         Rows (`case`, `family`, `answer`): `questions`, `instances`; means in nats with their intervals: `base` (of the
         base images of these instances), `margin` (perturbed), `change` = margin - base. Positive means Yes.
     """
-    rows = _split(_perturbed(records, samples))
+    rows = split_answers(pope_rows(records, samples))
     table = _skeleton(rows, "answer")
     table = _counts(table, rows)
     means = {"base": rows.m_base, "margin": rows.m, "change": rows.m - rows.m_base}
-    table = _intervals(table, rows, {name: (column, rows.one) for name, column in means.items()})
-    return _integers(table, "questions", "instances")
+    table = intervals(table, rows, {name: (column, rows.one) for name, column in means.items()})
+    return with_counts(table, "questions", "instances")
 
 
 def question_priors(records: pd.DataFrame, samples: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -127,7 +137,7 @@ def prior_table(records: pd.DataFrame, samples: pd.DataFrame | None = None, min_
     table = pd.DataFrame(index=index)
     table["questions"] = rows.groupby(["fill", "group"]).size()
     names = ("prior", "base_yes", "blank_margin", "base_margin", "blank_yes_rate", "same_rate", "near_rate")
-    return _integers(_intervals(table, rows, {name: (rows[name], rows.one) for name in names}), "questions")
+    return with_counts(intervals(table, rows, {name: (rows[name], rows.one) for name in names}), "questions")
 
 
 def prior_drift_table(
@@ -149,8 +159,8 @@ def prior_drift_table(
     Raises:
         ValueError: no such blank in the records.
     """
-    _require_fill(records, fill)
-    rows = _twice(_perturbed(records, samples, fill), "case")
+    require_fill(records, fill)
+    rows = twice(pope_rows(records, samples, fill), "case")
     gap = rows.m_blank - rows.m_base
     rows["movement"], rows["gap"] = (rows.m - rows.m_base) * np.sign(gap), gap.abs()
     rows["no_blank"], rows["near_zero"] = gap.isna(), rows.gap < min_gap
@@ -159,16 +169,18 @@ def prior_drift_table(
     table = _skeleton(rows, cases=["all", *CASES])
     table = _counts(table, used)
     median = stats.median(used.movement / used.gap, used.image, pd.MultiIndex.from_frame(used[["case", "family"]]))
-    table = _join(table, "drift", median.set_axis(pd.MultiIndex.from_tuples(median.index, names=table.index.names)))
-    table = _intervals(table, rows, {"pooled": (rows.movement, rows.gap)})
+    table = with_interval(
+        table, "drift", median.set_axis(pd.MultiIndex.from_tuples(median.index, names=table.index.names))
+    )
+    table = intervals(table, rows, {"pooled": (rows.movement, rows.gap)})
     moved = (used.movement != 0).astype(float)
-    table = _intervals(table, used, {"towards_rate": (used.movement > 0, moved)})
+    table = intervals(table, used, {"towards_rate": (used.movement > 0, moved)})
     tests = {key: _movement_test(part) for key, part in used.groupby(["case", "family"])}
     table["p"] = [tests.get(key, np.nan) for key in table.index]
     table["p_holm"] = stats.holm(table["p"])
     for name in ("unmoved", "near_zero", "no_blank"):
         table[name] = rows.groupby(["case", "family"])[name].sum()
-    return _integers(table, "questions", "instances", "unmoved", "near_zero", "no_blank")
+    return with_counts(table, "questions", "instances", "unmoved", "near_zero", "no_blank")
 
 
 def by_case(
@@ -197,7 +209,7 @@ def by_case(
 def _answers(records: pd.DataFrame, samples: pd.DataFrame | None) -> pd.DataFrame:
     """Every record with its question's base: `says`, `said`, `true` (is it Yes? perturbed, base, truth), `m`, `m_base`
     (yes-no margins), `case`, `fill` (of blanks), and whether it `counts`."""
-    rows = _rows(records, "answer", "margin", "category")
+    rows = rows_of(records, "answer", "margin", "category")
     rows["instance"] = records["instance"].astype(str).to_numpy(dtype=object)
     blank = rows.family == "blank"
     rows["fill"] = rows.instance.str.removeprefix("blank_").where(blank)
@@ -217,22 +229,22 @@ def _answers(records: pd.DataFrame, samples: pd.DataFrame | None) -> pd.DataFram
 def _yes(records: pd.DataFrame, samples: pd.DataFrame | None) -> pd.Series:
     """The index of Yes among the options of every yes/no question, by sample id."""
     if samples is None:
-        two = _number(records["n_options"]) == 2
+        two = numbers(records["n_options"]) == 2
         return pd.Series(0, index=records["sample_id"][two].unique())
     words = [[str(option).strip().lower() for option in options] for options in samples["options"]]
     yes = [each.index("yes") if sorted(each) == ["no", "yes"] else np.nan for each in words]
     return pd.Series(yes, index=samples["sample_id"])
 
 
-def _perturbed(records: pd.DataFrame, samples: pd.DataFrame | None, fill: str = FILL) -> pd.DataFrame:
+def pope_rows(records: pd.DataFrame, samples: pd.DataFrame | None, fill: str = FILL) -> pd.DataFrame:
     """The perturbed rows that count, blanks not among them, with their union and `m_blank`."""
     rows = _answers(records, samples)
     blank = rows[rows.counts & (rows.fill == fill)].set_index("sample")["m"]
     rows["m_blank"] = rows["sample"].map(blank).astype(float)
-    return _with_union(rows[rows.counts & rows.fill.isna()]).reset_index(drop=True)
+    return with_union(rows[rows.counts & rows.fill.isna()]).reset_index(drop=True)
 
 
-def _require_fill(records: pd.DataFrame, fill: str) -> None:
+def require_fill(records: pd.DataFrame, fill: str) -> None:
     need(records, "records", "family", "instance")
     blanks = records["instance"][records["family"] == "blank"].str.removeprefix("blank_").unique()
     if fill not in blanks:
@@ -241,7 +253,7 @@ def _require_fill(records: pd.DataFrame, fill: str) -> None:
 
 
 def _skeleton(rows: pd.DataFrame, *more: str, cases: list[str] | None = None) -> pd.DataFrame:
-    axes = [list(cases or CASES), _families(rows), *([ANSWERS] if more else [])]
+    axes = [list(cases or CASES), family_order(rows), *([ANSWERS] if more else [])]
     return pd.DataFrame(index=pd.MultiIndex.from_product(axes, names=["case", "family", *more]))
 
 
@@ -250,11 +262,6 @@ def _counts(table: pd.DataFrame, rows: pd.DataFrame, whole: pd.DataFrame | None 
     table["questions"] = rows.groupby(keys)["sample"].nunique()
     table["instances"] = rows.groupby(keys).size()
     return table if whole is None else table.assign(left_out=whole[~whole.counts].groupby(keys).size())
-
-
-def _twice(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Every row under `all`, and once more under its own."""
-    return pd.concat([rows.assign(**{column: "all"}), rows], ignore_index=True)
 
 
 def _splits(rows: pd.DataFrame) -> list[str]:

@@ -14,17 +14,8 @@ from scipy.stats import rankdata
 
 from vfkit.metrics import stats
 from vfkit.metrics.drift import drift_table
-from vfkit.metrics.frames import need
-from vfkit.metrics.labels import (
-    _counted,
-    _families,
-    _per_sample,
-    _rows,
-    _with_union,
-    accuracy_table,
-    flip_table,
-    transition_table,
-)
+from vfkit.metrics.flips import accuracy_table, flip_table, transition_table
+from vfkit.metrics.frames import counted_rows, family_order, need, rows_of, vulnerable_samples, with_union
 from vfkit.perturb import HI_FAMILIES
 
 KEYS = ["dataset", "model"]
@@ -148,7 +139,7 @@ def scale_differences(records: pd.DataFrame, models: pd.DataFrame) -> pd.DataFra
         (small, _), (large, _) = pair
         if small.series != large.series or small.params == large.params:
             continue
-        rows = _paired_rows(*(_rows(part, "answer") for _, part in pair))
+        rows = _paired_rows(*(rows_of(part, "answer") for _, part in pair))
         about = dict(dataset=dataset, series=small.series, smaller=small.model, larger=large.model)
         tables.append(pd.DataFrame(rows).assign(**about, times=large.params / small.params))
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
@@ -160,13 +151,15 @@ def _paired_rows(small: pd.DataFrame, large: pd.DataFrame) -> list[dict]:
     bases = [rows[rows.is_base & rows.prediction.notna() & rows.answer.notna()] for rows in (small, large)]
     bases = [rows.assign(right=rows.prediction == rows.answer) for rows in bases]
     found = [_difference(*bases, "right", "accuracy", "base")]
-    counted = [_counted(_with_union(rows)) for rows in (small, large)]
-    families = [family for family in _families(counted[0]) if (counted[1].family == family).any()]
+    counted = [counted_rows(with_union(rows)) for rows in (small, large)]
+    families = [family for family in family_order(counted[0]) if (counted[1].family == family).any()]
     instances, samples = [], []
     for family in families:
         own = [rows[rows.family == family] for rows in counted]
         instances.append(_difference(*own, "flip", "IFR", family))
-        samples.append(_difference(*(_per_sample(rows).assign(one=1) for rows in own), "vulnerable", "IV", family))
+        samples.append(
+            _difference(*(vulnerable_samples(rows).assign(one=1) for rows in own), "vulnerable", "IV", family)
+        )
     single = [row for row in samples if row["family"] != "identity" and not row["family"].startswith("union (")]
     for row, p in zip(single, stats.holm([row["p"] for row in single]), strict=True):
         row["p_holm"] = p
@@ -198,7 +191,7 @@ def rank_agreement(records: pd.DataFrame, models: pd.DataFrame) -> pd.DataFrame:
     _check(records, models)
     tables = []
     for dataset, part in records.groupby("dataset", sort=False):
-        each = [(row, _counted(_rows(own.drop(columns=KEYS)))) for _, row, own in _each(part, models)]
+        each = [(row, counted_rows(rows_of(own.drop(columns=KEYS)))) for _, row, own in _each(part, models)]
         if len(each) < 2:
             continue
         families = [f for f in HI_FAMILIES if all((rows["family"] == f).any() for _, rows in each)]

@@ -65,6 +65,9 @@ def of_sums(
     return pd.DataFrame(table, index=pd.Index(names, name="group"))
 
 
+rate = ratio  # of events: every row 0 <= numerator <= denominator
+
+
 def mean(values, clusters, groups=None, **options) -> pd.DataFrame:
     """Mean per group with its clustered interval; rows whose value is not finite are left out. Else as `ratio`."""
     values = np.asarray(values, dtype=float)

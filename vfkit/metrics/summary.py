@@ -3,8 +3,8 @@
 import pandas as pd
 
 from vfkit.metrics.drift import drift_table
+from vfkit.metrics.flips import accuracy_table, flip_table
 from vfkit.metrics.frames import need
-from vfkit.metrics.labels import accuracy_table, flip_table
 from vfkit.metrics.scaling import size_name
 from vfkit.perturb import HI_FAMILIES
 

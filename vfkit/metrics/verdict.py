@@ -13,11 +13,11 @@ from vfkit.metrics.pope import (
     HALLUCINATION,
     HIT,
     MIN_GAP,
-    _perturbed,
-    _require_fill,
+    pope_rows,
     pope_table,
     prior_drift_table,
     prior_table,
+    require_fill,
 )
 
 IGNORED = 0.95  # share of questions that base and blank answer alike, from which on the image counts as ignored
@@ -53,11 +53,11 @@ def verdict_table(
     Raises:
         ValueError: no such blank in the records, or no yes/no question with a known answer.
     """
-    _require_fill(records, fill)
+    require_fill(records, fill)
     priors = prior_table(records, samples, min_gap).set_index(["fill", "group"])
     if (fill, "all") not in priors.index:
         raise ValueError("there are no yes/no questions with a known answer among these records")
-    rows = _perturbed(records, samples, fill)
+    rows = pope_rows(records, samples, fill)
     union = (
         sorted(rows.family[rows.family.str.startswith("union (")].unique())
         or sorted(set(rows.family) - {"identity"})[-1:]

@@ -20,8 +20,7 @@ from vfkit.datasets.base import unknown
 from vfkit.datasets.vfat_items import CATEGORIES, FORMATS, LEVELS
 from vfkit.judge import OUTCOMES, match, parse_choice, strip_reasoning
 from vfkit.metrics import stats
-from vfkit.metrics.frames import need
-from vfkit.metrics.labels import _require
+from vfkit.metrics.frames import need, require
 from vfkit.readout.rules import RULES, predict, scores
 from vfkit.sample import LETTERS
 
@@ -99,24 +98,24 @@ def vfat_scores(
         One row per model, reading, rule and group: `n` answers, `items`; `mAcc` (share of `vision`), `mTDS` (of
         `bias`), `other_share`, `R`, `VRS`, each with its interval; `tied`, `cluster`.
     """
-    unit = _cluster(cluster)
+    unit = cluster_column(cluster)
     need(answers, "answers", *ANSWER, *by)
-    keys = [*_who(answers), *by]
-    pooled = _pooled(answers, by) if pool else answers
+    keys = [*source_columns(answers), *by]
+    pooled = with_pooled(answers, by) if pool else answers
     pooled = pooled[pooled["outcome"].notna()]
     groups = pd.MultiIndex.from_frame(pooled[keys])
     grouped = pooled.groupby(keys, sort=False)
     table = pd.DataFrame({"n": grouped.size(), "items": grouped["item"].nunique()})
     sums = [pooled["vision"], pooled["bias"], pooled["one"]]
     for name in MEASURES:
-        found = indexed(stats.of_sums(sums, _OF[name], pooled[unit], groups), keys)
+        found = indexed(stats.of_sums(sums, SHARES[name], pooled[unit], groups), keys)
         table = table.assign(**{name: found["value"], f"{name}_low": found["low"], f"{name}_high": found["high"]})
     table["tied"] = grouped["tied"].sum().astype(int)
     return in_order(table.assign(cluster=cluster).reset_index(), keys)
 
 
 # each a function of the sums of vision, bias and answers
-_OF = {
+SHARES = {
     "mAcc": lambda vision, bias, n: stats.divide(vision, n),
     "mTDS": lambda vision, bias, n: stats.divide(bias, n),
     "other_share": lambda vision, bias, n: stats.divide(n - vision - bias, n),
@@ -154,20 +153,20 @@ def indexed(found: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     return found.set_axis(pd.MultiIndex.from_arrays(list(columns), names=keys))
 
 
-def _who(answers: pd.DataFrame) -> list[str]:
+def source_columns(answers: pd.DataFrame) -> list[str]:
     return [name for name in _WHO if name in answers]
 
 
-def _cluster(name: str) -> str:
+def cluster_column(name: str) -> str:
     if name not in _CLUSTERS:
         raise unknown("cluster", name, _CLUSTERS)
     return _CLUSTERS[name]
 
 
-def _pooled(answers: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+def with_pooled(answers: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """The rows, and once more under `all` for every subset of the columns `by` in which their reading varies."""
     for name in by:
-        varied = answers.groupby(_who(answers), sort=False)[name].transform("nunique") > 1
+        varied = answers.groupby(source_columns(answers), sort=False)[name].transform("nunique") > 1
         answers = pd.concat([answers, answers[varied].assign(**{name: ALL})], ignore_index=True)
     return answers
 
@@ -177,7 +176,7 @@ def _pooled(answers: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 def _asked(records: pd.DataFrame, samples: pd.DataFrame) -> Iterator[dict]:
     """One dict per base row: its record, what was asked, and V-FAT's own fields."""
-    _require(records)
+    require(records)
     doubled = samples["sample_id"].duplicated()
     if doubled.any():
         raise ValueError(f"sample {samples['sample_id'][doubled].iloc[0]!r} occurs twice: a table takes one run")

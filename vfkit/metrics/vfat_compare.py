@@ -14,17 +14,17 @@ from vfkit.judge import OUTCOMES
 from vfkit.metrics import stats
 from vfkit.metrics.frames import need
 from vfkit.metrics.vfat import (
-    _OF,
     ALL,
     ANSWER,
     FORMATS,
     LEVELS,
-    _cluster,
-    _pooled,
-    _who,
+    SHARES,
+    cluster_column,
     in_order,
     indexed,
+    source_columns,
     vfat_scores,
+    with_pooled,
 )
 
 PAIRS = tuple(combinations(LEVELS, 2))
@@ -45,7 +45,7 @@ def vfat_transitions(
         count / n, `rate` = count / starts with its interval.
     """
     need(answers, "answers", *ANSWER)
-    groups = [*_who(answers), "format"]
+    groups = [*source_columns(answers), "format"]
     on, cells = [*groups, "item"], [*groups, "first", "second", "start", "end"]
     found = []
     for first, second in pairs:
@@ -53,11 +53,15 @@ def vfat_transitions(
         for side in sides:
             _distinct(side, on)
         pair = sides[0].merge(sides[1][[*on, "outcome"]], on=on, suffixes=("", "_end"))
-        found.append(_pooled(pair, ["format"]).assign(first=first, second=second, start=lambda rows: rows["outcome"]))
+        found.append(
+            with_pooled(pair, ["format"]).assign(first=first, second=second, start=lambda rows: rows["outcome"])
+        )
     rows = pd.concat(found, ignore_index=True)
     rows = pd.concat([rows.assign(end=end) for end in OUTCOMES], ignore_index=True)
     rows["count"] = (rows["end"] == rows["outcome_end"]).astype(float)
-    rates = stats.ratio(rows["count"], rows["one"], rows[_cluster(cluster)], pd.MultiIndex.from_frame(rows[cells]))
+    rates = stats.ratio(
+        rows["count"], rows["one"], rows[cluster_column(cluster)], pd.MultiIndex.from_frame(rows[cells])
+    )
     rates = indexed(rates, cells)
     table = rows[[*groups, "first", "second"]].drop_duplicates()
     for name in ("start", "end"):
@@ -94,8 +98,8 @@ def vfat_differences(
     for side in sides:
         _distinct(side, on)
     common = sides[0][on].merge(sides[1][on], on=on)
-    pair = [_pooled(side.merge(common, on=on), by) for side in sides]
-    keys = [*_who(pair[0]), *by]
+    pair = [with_pooled(side.merge(common, on=on), by) for side in sides]
+    keys = [*source_columns(pair[0]), *by]
     found = []
     parts = [dict(list(frame.groupby(keys, sort=False))) for frame in pair]
     for group, left in parts[0].items():
@@ -103,7 +107,7 @@ def vfat_differences(
         if right is None:  # a column of `by` that is not the question's own
             continue
         for measure in measures:
-            row = stats.paired_of_sums(left, right, _SUMS, _OF[measure], "question", _cluster(cluster))
+            row = stats.paired_of_sums(left, right, _SUMS, SHARES[measure], "question", cluster_column(cluster))
             n = row.pop("samples")
             row |= {"delta": row.pop("difference"), "delta_low": row.pop("low"), "delta_high": row.pop("high")}
             apart = bool(row["delta_low"] > 0 or row["delta_high"] < 0)

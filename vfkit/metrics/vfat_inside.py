@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from vfkit.metrics.drift import PROBES, distances, drift_summary
-from vfkit.metrics.labels import _require
+from vfkit.measure import distances
+from vfkit.metrics.drift import PROBES, drift_summary
+from vfkit.metrics.frames import require
 from vfkit.metrics.vfat import FORMATS
 
 FAMILY = "{} L1 -> L3"  # what the tables call the move, by format
@@ -75,7 +76,7 @@ def vfat_moves(answers: pd.DataFrame, records: pd.DataFrame) -> pd.DataFrame:
         `item`, `format`, `image_id`, `first_id`, `second_id` (the sample ids at L1 and L3), `first`, `second` (the
         outcomes) and `kept`.
     """
-    _require(records)
+    require(records)
     if "model" in answers and answers["model"].nunique() > 1:
         raise ValueError("states are compared within one model: filter the answers to it")
     keys = ["item", "format"]

@@ -13,7 +13,7 @@ from typing import Any
 from PIL import Image
 
 from vfkit.images import load_image
-from vfkit.perturb import geometric, overlay, spectral
+from vfkit.perturb import frequency, geometric, overlay
 from vfkit.perturb.blank import blank
 from vfkit.sample import LETTERS, Instance, Sample
 
@@ -47,7 +47,7 @@ def _noise(band: str) -> Callable[..., Iterator[Member]]:
     def members(sample: Sample, base: int, trials: int, cutoff: float, **axes) -> Iterator[Member]:
         if trials < 1:
             raise ValueError("noise needs trials >= 1")
-        for end, chosen, change in _geometric(spectral.noise)(sample, base, **axes):
+        for end, chosen, change in _geometric(frequency.noise)(sample, base, **axes):
             for trial in range(trials):
                 seed = f"noise/{sample.id}/{trial}"
                 params = chosen | {"band": band, "cutoff": cutoff, "trial": trial}
@@ -60,7 +60,7 @@ def _attack(sample: Sample, base: int, **params) -> Iterator[Member]:
     """No instance: those of an attack need the model (`vfkit.attack`). Its parameters are checked here."""
     if min(params["eps"]) < 0 or not params["step"] > 0 or params["steps"] < 1 or params["controls"] < 0:
         raise ValueError("an attack needs eps >= 0, step > 0, steps >= 1, controls >= 0")
-    spectral.mask(1, 1, "low", params["cutoff"])
+    frequency.mask(1, 1, "low", params["cutoff"])
     if params["target"] not in ("", "second", "last", *LETTERS):
         raise ValueError(f"target {params['target']!r} is none of '' (no target), 'second', 'last', or a letter")
     return iter(())
@@ -103,9 +103,9 @@ def _random_text(
 _SHIFTS = (-16, -12, -8, -4, 4, 8, 12, 16)
 _CARD = {"labels": 3, "phrase": "Answer is {label}", **asdict(overlay.Style())}
 _EPS = tuple(level / 255 for level in (1, 2, 4, 8, 16))
-_NOISE = {"scaling": spectral.SCALINGS, "eps": _EPS, "trials": 5, "cutoff": spectral.CUTOFF}
+_NOISE = {"scaling": frequency.SCALINGS, "eps": _EPS, "trials": 5, "cutoff": frequency.CUTOFF}
 _CUTOFFS = tuple(round(i / 9, 3) for i in range(10))
-_PGD = {"eps": (8 / 255,), "step": 2 / 255, "steps": 10, "cutoff": spectral.CUTOFF}
+_PGD = {"eps": (8 / 255,), "step": 2 / 255, "steps": 10, "cutoff": frequency.CUTOFF}
 _PGD |= {"random_start": 0, "target": "", "controls": 1}  # controls: noise of the same band and size, per image
 _FAMILIES: dict[str, tuple[Callable[..., Iterator[Member]], dict[str, Any]]] = {
     "identity": (_geometric(geometric.identity), {}),
@@ -118,9 +118,9 @@ _FAMILIES: dict[str, tuple[Callable[..., Iterator[Member]], dict[str, Any]]] = {
     "random_text": (_random_text, {**_CARD, "shortest": 6, "longest": 12}),
     "box_overlay": (_overlay(overlay.box_overlay), _CARD),
     "blank": (_geometric(blank), {"fill": ("white",)}),  # or black, grey, mean, none: no image
-    **{f"noise_{band}": (_noise(band), _NOISE) for band in spectral.BANDS},
-    "low_pass": (_geometric(spectral.low_pass), {"cutoff": _CUTOFFS}),
-    "high_pass": (_geometric(spectral.high_pass), {"cutoff": _CUTOFFS}),
+    **{f"noise_{band}": (_noise(band), _NOISE) for band in frequency.BANDS},
+    "low_pass": (_geometric(frequency.low_pass), {"cutoff": _CUTOFFS}),
+    "high_pass": (_geometric(frequency.high_pass), {"cutoff": _CUTOFFS}),
     **{f"pgd_{mode}": (_attack, _PGD) for mode in ("pixel", "low", "high")},
 }
 FAMILIES = tuple(_FAMILIES)
@@ -266,5 +266,5 @@ def _instance(family: str, name: str, params: dict[str, Any], change: Change, im
             where = f"image {number}: " if len(images) > 1 else ""
             return Instance(family, name, params, (), f"{where}{error}")
     if "band" in params:
-        params = params | spectral.audit(images, changed, params["band"], params["cutoff"])
+        params = params | frequency.audit(images, changed, params["band"], params["cutoff"])
     return Instance(family, name, params, tuple(image for image in changed if image is not None))

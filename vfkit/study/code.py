@@ -219,8 +219,8 @@ def _collect(body: Iterable[ast.stmt], module: Module, package: str) -> None:
         if isinstance(statement, IMPORTS):
             module.imports.update(_imported(statement, package))
         elif isinstance(statement, ast.If | ast.Try):
-            if isinstance(statement, ast.If) and _names(statement.test) & {"TYPE_CHECKING", "__name__"}:
-                continue  # for editors, or for command lines
+            if isinstance(statement, ast.If) and "__name__" in _names(statement.test):
+                continue  # a command line
             parts = [statement.body, statement.orelse, getattr(statement, "finalbody", [])]
             parts += [handler.body for handler in getattr(statement, "handlers", [])]
             for part in parts:

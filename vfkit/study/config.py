@@ -22,7 +22,8 @@ class StudyConfig(BaseModel):
     """All choices of one study. An unknown field is an error.
 
     `out`, `study`, `dataset_path`, `device`, `batch_tokens`, `verify`, `chunk`, `engine` and its workers do not
-    determine the records: a run may be resumed with others. What the others mean is part of the run's key (`vfkit.study.key`).
+    determine the records: a run may be resumed with others. What the other fields mean is part of the run's key
+    (`vfkit.study.key`).
 
     Paths and numpy's numbers are taken where texts and numbers are, a single name where a list is; `~` is the home
     folder.

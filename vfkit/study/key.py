@@ -37,7 +37,7 @@ NOT_RECORDS = (
 HOSTED = ("vfkit.models.api", "vfkit.chat", "vfkit.judge")
 LOCAL = ("vfkit.models.load.load_model", "vfkit.readout.engine")
 ATTACK = ("vfkit.attack", "vfkit.readout.gradient")
-PROBES = ("vfkit.study.measures", "vfkit.readout.greedy")
+PROBES = ("vfkit.measure", "vfkit.readout.greedy")
 
 
 def settings(config: StudyConfig, suite: Suite) -> dict[str, Any]:

@@ -8,9 +8,9 @@ import numpy as np
 from PIL.Image import Image
 
 from vfkit.images import content_hash
+from vfkit.measure import change
 from vfkit.readout import rules
 from vfkit.sample import Instance, Sample
-from vfkit.study import measures
 
 
 class Base(NamedTuple):
@@ -57,7 +57,7 @@ def record(rule: str, base: Base, instance: Instance, readout: Any) -> dict[str,
         options = readout.options
         row |= {part: options[part].tolist() for part in ("logp_text", "logp_end", "logp_letter", "n_tokens")}
     else:
-        row |= measures.answers(readout)
+        row |= change.answers(readout)
     if row["prediction"] is not None:
         row["prediction_text"] = sample.options[row["prediction"]]
         row["flip"] = None if base.prediction is None else row["prediction"] != base.prediction
@@ -106,7 +106,7 @@ def control_row(base: Base, control: Instance, readout: Any) -> dict[str, Any]:
     if isinstance(readout, Exception):
         raise readout
     who = {"sample_id": base.sample.id, "partner_id": control.name, "image_id": base.image_id}
-    return who | {"partner_image_id": image_hash(control.images)} | measures.from_base(readout, base.readout)
+    return who | {"partner_image_id": image_hash(control.images)} | change.from_base(readout, base.readout)
 
 
 def error_row(sample_id: str, instance: str, stage: str, error: Exception) -> dict[str, str]:

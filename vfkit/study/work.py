@@ -8,17 +8,18 @@ from typing import Any, NamedTuple
 
 from PIL.Image import Image
 
-from vfkit.images import ImageError, content_hash, load_image, to_png
+from vfkit.images import ImageError, content_hash, open_images, to_png
+from vfkit.measure import change
 from vfkit.perturb import ATTACKS
+from vfkit.readout.reader import Reader, Request
 from vfkit.sample import Instance, Sample
-from vfkit.study import measures, store
+from vfkit.study import store
 from vfkit.study.job import Job
 from vfkit.study.reuse import Kept, kept_sample
 from vfkit.study.rows import Base, control_row, error_row, image_hash, prediction, record, sample_row
 
 CONTROL = "same_question"
-Request = tuple[Sample, tuple[Image, ...]]
-Model = Callable[[], Any]
+Model = Callable[[], Reader]
 """Returns the run's model; the first call loads it."""
 
 
@@ -101,7 +102,7 @@ def _open(job: Job, errors: list[dict]) -> list[Request]:
         try:
             if not sample.images:
                 raise ImageError(f"{sample.id}: the sample has no image")
-            opened.append((sample, tuple(load_image(source, sample.id) for source in sample.images)))
+            opened.append((sample, open_images(sample)))
         except Exception as error:
             errors.append(error_row(sample.id, "base", "image", error))
     return opened
@@ -172,7 +173,7 @@ def _controls(job: Job, bases: list[Base], errors: list[dict]) -> list[tuple[Bas
                 break
             if partner.id not in opened:
                 try:
-                    images = tuple(load_image(source, partner.id) for source in partner.images)
+                    images = open_images(partner)
                 except ImageError:  # has an error row of its own
                     continue
                 opened[partner.id] = images, image_hash(images)
@@ -186,14 +187,7 @@ def _controls(job: Job, bases: list[Base], errors: list[dict]) -> list[tuple[Bas
 
 
 def _read(job: Job, model: Model, requests: list[Request]) -> list:
-    if not requests:
-        return []
-    vlm = model()
-    if hasattr(vlm, "ask_many"):  # hosted
-        return vlm.ask_many(requests)
-    from vfkit.readout import engine  # needs torch, which looking at a finished run does not
-
-    return engine.read_many(vlm, requests, job.config.probes, batch_tokens=job.config.batch_tokens)
+    return model().read_many(requests, job.config.probes, job.config.batch_tokens) if requests else []
 
 
 # --- what is written --------------------------------------------------------------------------------------------------
@@ -203,7 +197,7 @@ def _rows(job: Job, read: list[Read], errors: list[dict]) -> dict[str, list[dict
     """Rows by kind of part; `errors` gains a row for each readout that failed."""
     config = job.config
     parts: dict[str, list[dict]] = {kind: [] for kind in ("records", "vectors", "controls", "images")}
-    spectra = {base.sample.id: measures.spectra_against(base.images) for base, *_ in read if config.probes}
+    spectra = {base.sample.id: change.spectra_against(base.images) for base, *_ in read if config.probes}
     for base, instance, readout in read:
         id = base.sample.id
         try:
@@ -212,9 +206,9 @@ def _rows(job: Job, read: list[Read], errors: list[dict]) -> dict[str, list[dict
                 continue
             row = record(config.rule, base, instance, readout)
             if config.probes and instance.applicable:
-                row |= measures.measures(readout, base.readout, instance.images, spectra[id])
+                row |= change.measures(readout, base.readout, instance.images, spectra[id])
                 if config.keep_vectors or instance.family == "base":
-                    parts["vectors"] += measures.vectors(id, instance.name, readout)
+                    parts["vectors"] += change.vectors(id, instance.name, readout)
             if instance.family.removesuffix("_noise") in ATTACKS:  # too dear to be made again for a look at them
                 who = {"sample_id": id, "instance": instance.name}
                 parts["images"] += [who | {"number": i, "png": to_png(one)} for i, one in enumerate(instance.images)]
@@ -226,7 +220,7 @@ def _rows(job: Job, read: list[Read], errors: list[dict]) -> dict[str, list[dict
 
 def _verify(model: Model, bases: Sequence[Base], read: list[Read]) -> int:
     """Check samples against the oracle: each by its base and by its first perturbed instance that was read."""
-    if not bases or hasattr(vlm := model(), "ask_many"):  # a hosted model has no second path to be read by
+    if not bases or not bases[0].readout.scored:  # a hosted model has no second path to be read by
         return 0
     from vfkit.readout.verify import verify
 
@@ -240,5 +234,5 @@ def _verify(model: Model, bases: Sequence[Base], read: list[Read]) -> int:
             if instance.applicable and not isinstance(readout, Exception)
         ][:1]
     requests, readouts = zip(*checks, strict=True)
-    verify(vlm, list(requests), list(readouts))
+    verify(model(), list(requests), list(readouts))
     return len(bases)

@@ -1,6 +1,6 @@
 """The spectral suite's tables: noise, ablation, thresholds, attacks and what they really did (HI 6, F; METHODS 11).
 
-What counts, what a flip is, and the intervals are as in `vfkit.metrics.labels`. Parameters of an instance come from its
+What counts, what a flip is, and the intervals are as in `vfkit.metrics.flips`. Parameters of an instance come from its
 record's `params`. eps, maxima and RMS are given in grey levels: 8 is 8/255 of the range of pixel values.
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from vfkit.metrics import stats
-from vfkit.metrics.labels import _counted, _join, _number, _require, _rows
+from vfkit.metrics.frames import counted_rows, numbers, require, rows_of, with_interval
 from vfkit.perturb import ATTACKS
 from vfkit.readout.rules import scores
 
@@ -75,8 +75,8 @@ def threshold_table(records: pd.DataFrame) -> pd.DataFrame:
     left = found.threshold.notna()
     grouped = found.groupby("family", sort=False)
     table = grouped.size().to_frame("samples").assign(left=left.groupby(found.family).sum())
-    table = _join(table, "left_share", stats.mean(left, found.image_id, found.family))
-    table = _join(table, "threshold", stats.mean(found.threshold, found.image_id, found.family))
+    table = with_interval(table, "left_share", stats.mean(left, found.image_id, found.family))
+    table = with_interval(table, "threshold", stats.mean(found.threshold, found.image_id, found.family))
     for name, q in (("lower", 0.25), ("median", 0.5), ("upper", 0.75)):
         table[name] = grouped.threshold.quantile(q)
     return _tidy(table, ABLATIONS)
@@ -101,7 +101,7 @@ def attack_table(records: pd.DataFrame, rule: str = "paper") -> pd.DataFrame:
     table = own.groupby(keys, sort=False)["sample"].nunique().to_frame("samples")
     for name in ("success", "flip"):
         found = stats.mean(own[name], own.image, pd.MultiIndex.from_frame(own[keys]))
-        table = _join(table, f"{name}_rate", _keyed(found, keys))
+        table = with_interval(table, f"{name}_rate", _keyed(found, keys))
     tests, ends = [], {"value": "", "low": "_low", "high": "_high"}
     for key in table.index:
         pair = [part[(part[keys] == list(key)).all(axis=1)] for part in (own, noise)]
@@ -129,7 +129,7 @@ def trace_table(records: pd.DataFrame) -> pd.DataFrame:
     keys = ["family", "eps", "step"]
     table = rows.groupby(keys, sort=False)["sample"].nunique().to_frame("samples")
     found = stats.mean(rows.trace.astype(float), rows.image, pd.MultiIndex.from_frame(rows[keys]))
-    return _tidy(_join(table, "margin", _keyed(found, keys)), ATTACKS)
+    return _tidy(with_interval(table, "margin", _keyed(found, keys)), ATTACKS)
 
 
 def audit_table(records: pd.DataFrame) -> pd.DataFrame:
@@ -196,16 +196,16 @@ def _verdict(row: dict) -> str:
 
 def _spectral(records: pd.DataFrame, families: Sequence[str], *names: str) -> pd.DataFrame:
     """The counted rows of the families, with these of their parameters (NaN where one has none), levels in greys."""
-    _require(records, "margin", "base_margin", "params")
-    rows = _rows(records, "margin", "base_margin").assign(at=np.arange(len(records)))
-    rows = _counted(rows[rows.family.isin(families) | rows.is_base])
+    require(records, "margin", "base_margin", "params")
+    rows = rows_of(records, "margin", "base_margin").assign(at=np.arange(len(records)))
+    rows = counted_rows(rows[rows.family.isin(families) | rows.is_base])
     params = [json.loads(records["params"].iloc[at]) for at in rows["at"]]
     for name in names:
         values = [each.get(name) for each in params]
         grey = name in ("eps", "rms", "max_abs")
         rows[name] = [round(255 * float(v), 4) for v in values] if grey else pd.Series(values, rows.index, dtype=object)
         if name in ("cutoff", "leakage", "leakage_8bit"):
-            rows[name] = _number(rows[name])
+            rows[name] = numbers(rows[name])
     return rows
 
 
@@ -242,8 +242,8 @@ def _rates(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     groups = pd.MultiIndex.from_frame(rows[keys])
     grouped = rows.groupby(keys, sort=False)
     table = grouped["sample"].nunique().to_frame("samples").assign(instances=grouped.size())
-    table = _join(table, "IFR", _keyed(stats.mean(rows.flip, rows.image, groups), keys))
-    table = _join(table, "margin", _keyed(stats.mean(rows.base_label, rows.image, groups), keys))
+    table = with_interval(table, "IFR", _keyed(stats.mean(rows.flip, rows.image, groups), keys))
+    table = with_interval(table, "margin", _keyed(stats.mean(rows.base_label, rows.image, groups), keys))
     return table.assign(margin_sd=grouped.base_label.std())
 
 

@@ -1,7 +1,7 @@
-"""The spectral suite's pure functions: radial masks, band-limited noise, low- and high-pass ablation (HI 6, F.1, F.2).
+"""Frequencies of images: radius, radial masks, band-limited noise, low- and high-pass filters (HI 6, F.1, F.2).
 
 Arrays are images [H, W, 3] of floats in [0, 1]; eps is in the same units. Radius r is the spatial frequency divided by
-that of the corner of the plane (half a cycle per pixel along both axes), as in `vfkit.metrics.spectrum`. Band `low` is
+that of the corner of the plane (half a cycle per pixel along both axes), as in `vfkit.measure.spectrum`. Band `low` is
 r <= cutoff, `high` is r > cutoff, `all` is the whole plane; low holds the mean of the image. Masks have the shape of
 `rfft2`'s half plane.
 """
@@ -30,8 +30,13 @@ def mask(height: int, width: int, band: str, cutoff: float = CUTOFF) -> np.ndarr
     """
     if band not in BANDS or not 0 <= cutoff <= 1:
         raise ValueError(f"a mask needs a band out of {', '.join(BANDS)} and a cutoff in [0, 1], not {band}, {cutoff}")
-    squared = 2 * (np.fft.rfftfreq(width) ** 2 + np.fft.fftfreq(height)[:, None] ** 2)  # r^2: here the corner is 1
+    squared = squared_radius(height, width)
     return np.ones_like(squared, dtype=bool) if band == "all" else (squared <= cutoff**2) == (band == "low")
+
+
+def squared_radius(height: int, width: int) -> np.ndarray:
+    """r^2 of each frequency of `rfft2`, float64 [H, W // 2 + 1]. Squares, because the corner is then exactly 1."""
+    return 2 * (np.fft.rfftfreq(width) ** 2 + np.fft.fftfreq(height)[:, None] ** 2)
 
 
 def weights(width: int) -> np.ndarray:

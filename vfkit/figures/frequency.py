@@ -8,8 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from vfkit.figures.labels import _by_family, _legend, _whiskers
-from vfkit.figures.style import BLUE, GREY, INK, ORANGE, RED, styled
+from vfkit.figures.style import BLUE, GREY, INK, ORANGE, RED, family_axes, legend, styled, whiskers
 
 _COLOURS = {"low": BLUE, "high": ORANGE, "all": GREY, "pixel": GREY}
 _SCALINGS = {"max": "largest value = eps", "rms": "RMS = eps"}
@@ -38,7 +37,7 @@ def plot_noise(table: pd.DataFrame, floor: float | None = None) -> np.ndarray:
         ax.set_xticks(levels := sorted(table["eps"].unique()), [f"{level:g}" for level in levels])
         ax.minorticks_off()
     axes[0, 0].set_ylabel("Instance flip rate (%)")
-    _legend(fig, axes[0])
+    legend(fig, axes[0])
     return axes[0]
 
 
@@ -65,7 +64,7 @@ def plot_ablation(table: pd.DataFrame, thresholds: pd.DataFrame) -> np.ndarray:
     axes[1].set_ylabel("Base-label margin (nats)")
     for ax in axes:
         ax.set_xlabel("Cutoff (1: highest frequency)")
-    _legend(fig, axes)
+    legend(fig, axes)
     return axes
 
 
@@ -77,10 +76,10 @@ def plot_attacks(table: pd.DataFrame) -> Axes:
         table: of `metrics.attack_table`.
     """
     shown = table.assign(family=[f"{row.family.replace('_', ' ')}, eps {row.eps:g}" for row in table.itertuples()])
-    fig, (ax,) = _by_family(shown, 1, [f"n = {row.samples:,} samples" for row in table.itertuples()])
+    fig, (ax,) = family_axes(shown, 1, [f"n = {row.samples:,} samples" for row in table.itertuples()])
     fig.set_size_inches(6.6, 1.9 + 0.48 * max(len(table), 1))
-    _whiskers(ax, shown, "success_rate", RED, "attack: answer flipped and its score fell", -0.14)
-    _whiskers(ax, shown, "control_rate", GREY, "noise of the same band and size: answer flipped", 0.14)
+    whiskers(ax, shown, "success_rate", RED, "attack: answer flipped and its score fell", -0.14)
+    whiskers(ax, shown, "control_rate", GREY, "noise of the same band and size: answer flipped", 0.14)
     if "success_rate_published" in table and table["success_rate_published"].notna().any():
         source = next(filter(None, table["published_source"]))
         y = np.arange(len(table)) - 0.14
@@ -111,7 +110,7 @@ def plot_traces(table: pd.DataFrame) -> np.ndarray:
         ax.axhline(0, color=INK, linewidth=0.8, zorder=1)
         ax.set(title=f"eps {eps:g}", xlabel="Step of the attack")
     axes[0, 0].set_ylabel("Base-label margin (nats)")
-    _legend(fig, axes[0])
+    legend(fig, axes[0])
     return axes[0]
 
 

@@ -8,28 +8,25 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
+from vfkit.measure import BANDS, MEASURES
 from vfkit.metrics import stats
-from vfkit.metrics.drift import _column, _intervals, _skeleton, _split
-from vfkit.metrics.labels import _base, _counted, _families, _integers, _number, _require, _rows, _with_union
-from vfkit.metrics.spectrum import BANDS
+from vfkit.metrics.drift import distance_column
+from vfkit.metrics.frames import (
+    ANSWERS,
+    base_value,
+    by_family,
+    counted_rows,
+    family_order,
+    intervals,
+    numbers,
+    require,
+    rows_of,
+    split_answers,
+    with_counts,
+    with_union,
+)
 
 COEFFICIENTS = ("spearman", "pearson")
-
-
-def dirichlet_energy(grid) -> tuple[float, int]:
-    """Sum of squared L2 differences between 4-neighbours of a token grid [H, W, D], and their number of edges.
-
-    Every edge counts once; float64. A single token has no edges and energy 0.
-
-    Raises:
-        ValueError: not three axes.
-    """
-    grid = np.asarray(grid, dtype=np.float64)
-    if grid.ndim != 3:
-        raise ValueError(f"a grid of vision tokens has axes [H, W, D], not shape {grid.shape}")
-    h, w, _ = grid.shape
-    total = sum(np.sum(np.diff(grid, axis=axis) ** 2) for axis in (0, 1))
-    return float(total), (h - 1) * w + h * (w - 1)
 
 
 def dirichlet_table(records: pd.DataFrame) -> pd.DataFrame:
@@ -43,24 +40,54 @@ def dirichlet_table(records: pd.DataFrame) -> pd.DataFrame:
         there a sum changes by the number of edges alone.
     """
     names = {"mean": "dirichlet", "sum": "dirichlet_sum"}
-    _require(records, *names.values(), "grid")
-    rows = _rows(records).assign(**{name: _number(records[column]) for name, column in names.items()})
+    require(records, *names.values(), "grid")
+    rows = rows_of(records).assign(**{name: numbers(records[column]) for name, column in names.items()})
     rows["grid"] = records["grid"].to_numpy(dtype=object)
-    rows = rows.assign(base_mean=_base(rows, "mean"), base_sum=_base(rows, "sum"))
+    rows = rows.assign(base_mean=base_value(rows, "mean"), base_sum=base_value(rows, "sum"))
     base_grid = rows["sample"].map(rows[rows.is_base].set_index("sample")["grid"])
     rows["delta"], rows["delta_sum"] = rows["mean"] - rows["base_mean"], rows["sum"] - rows["base_sum"]
     rows["grid_changed"] = rows["grid"] != base_grid
-    rows = _split(_counted(_with_union(rows)))
+    rows = split_answers(counted_rows(with_union(rows)))
     rows = rows[np.isfinite(rows[["delta", "delta_sum"]]).all(axis=1)]
     grouped = rows.groupby(["family", "answer"])
-    table = _skeleton(rows)
+    table = by_family(rows, answer=ANSWERS)
     table["samples"], table["instances"] = grouped["sample"].nunique(), grouped.size()
     one = {"delta": "delta", "base": "base_mean", "delta_sum": "delta_sum"}
-    table = _intervals(table, rows, {name: (rows[column], rows.one) for name, column in one.items()})
+    table = intervals(table, rows, {name: (rows[column], rows.one) for name, column in one.items()})
     for name in ("delta", "delta_sum"):
         table[f"{name}_sd"] = grouped[name].std()
     table["grid_changed"] = grouped["grid_changed"].sum()
-    return _integers(table, "samples", "instances", "grid_changed")
+    return with_counts(table, "samples", "instances", "grid_changed")
+
+
+def spectrum_table(records: pd.DataFrame, bands: tuple[str, ...] = BANDS) -> pd.DataFrame:
+    """Power and phase by family, band and answer (HI F.4).
+
+    Returns:
+        Rows (`family`, `band`, `answer` in all / kept / flipped) over counted instances with finite power: `samples`,
+        `instances`, and with their intervals: `base` and `power`, mean band power of base and perturbed image;
+        `delta` = power - base; `relative` = delta / base, of these means, so that nearly blank images do not rule it;
+        `coherence` and `phase`, the mean coherence with the base and its power-free form, where they are defined.
+    """
+    require(records, *(f"{name}_{band}" for name in MEASURES for band in bands))
+    slim, tables = rows_of(records), []
+    for band in bands:
+        rows = slim.assign(**{name: numbers(records[f"{name}_{band}"]) for name in MEASURES})
+        rows["before"] = base_value(rows, "power")
+        rows["delta"] = rows.power - rows.before
+        rows = split_answers(counted_rows(with_union(rows)))
+        rows = rows[np.isfinite(rows.delta)]
+        grouped = rows.groupby(["family", "answer"])
+        table = by_family(rows, answer=ANSWERS).assign(band=band)
+        table["samples"], table["instances"] = grouped["sample"].nunique(), grouped.size()
+        means = {"base": "before", "power": "power", "delta": "delta", "coherence": "coherence", "phase": "phase"}
+        ratios = {name: (rows[column], rows.one) for name, column in means.items()}
+        table = intervals(table, rows, ratios | {"relative": (rows.delta, rows.before)})
+        tables.append(with_counts(table, "samples", "instances"))
+    table = pd.concat(tables, ignore_index=True)
+    order = {family: i for i, family in enumerate(family_order(table))}
+    table = table.sort_values("family", key=lambda f: f.map(order), kind="stable", ignore_index=True)
+    return table[["family", "band", "answer", *(name for name in table if name not in ("family", "band", "answer"))]]
 
 
 def inside_correlations(
@@ -77,25 +104,25 @@ def inside_correlations(
         One row per family and pair (`first`, `second`): `instances` with both finite, `samples`; `spearman` and
         `pearson` with their intervals. Images are resampled with ranks taken once. Empty where a measure is constant.
     """
-    column = _column(distance, probe, tap)
+    column = distance_column(distance, probe, tap)
     names = [f"{kind}_{band}" for kind in ("power", "coherence") for band in BANDS]
-    _require(records, column, "dirichlet", *names)
-    rows = _rows(records, "margin", "base_margin")
-    rows["drift"] = _number(records[column])
+    require(records, column, "dirichlet", *names)
+    rows = rows_of(records, "margin", "base_margin")
+    rows["drift"] = numbers(records[column])
     rows["margin"] = rows.base_label - rows.base_row
     for name in ("dirichlet", *names):
-        rows[name] = _number(records[name])
-        base = None if name.startswith("coherence") else _base(rows, name).to_numpy()
+        rows[name] = numbers(records[name])
+        base = None if name.startswith("coherence") else base_value(rows, name).to_numpy()
         if name.startswith("power"):
             ratio = stats.divide(rows[name], base)
             rows[name] = np.log(ratio, out=np.full(len(rows), np.nan), where=ratio > 0)
         elif name == "dirichlet":
             rows[name] -= base
-    counted = _counted(_with_union(rows))
+    counted = counted_rows(with_union(rows))
     firsts = {"dirichlet": ["drift", "margin", *names], "drift": ["margin", *names], "margin": names}
     pairs = [(first, second) for first, seconds in firsts.items() for second in seconds]
     tables = []
-    for family in _families(counted):
+    for family in family_order(counted):
         part = counted[counted.family == family]
         table = pd.DataFrame(pairs, columns=["first", "second"])
         table.insert(0, "family", family)

@@ -1,4 +1,4 @@
-"""Label tables (vfkit.metrics.labels) on small records whose flips, transitions and margins are counted by hand."""
+"""Tables of answers (vfkit.metrics.flips) on small records whose flips, transitions and margins are counted by hand."""
 
 import numpy as np
 import pandas as pd

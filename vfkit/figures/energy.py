@@ -5,8 +5,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, TwoSlopeNorm
 
-from vfkit.figures.labels import _by_family, _legend, _whiskers
-from vfkit.figures.style import BLUE, GREY, INK, RED, heat_map, styled
+from vfkit.figures.style import BLUE, GREY, INK, RED, family_axes, heat_map, legend, styled, whiskers
 
 _ANSWERS = {"all": (GREY, "all answers"), "kept": (BLUE, "answer kept"), "flipped": (RED, "answer flipped")}
 _PANELS = {
@@ -25,17 +24,17 @@ def plot_dirichlet(table: pd.DataFrame) -> Axes:
     """
     parts = {answer: table[table["answer"] == answer].reset_index(drop=True) for answer in _ANSWERS}
     n = [f"n = {a:,}, {f:,} flipped" for a, f in zip(*(parts[k]["instances"] for k in ("all", "flipped")), strict=True)]
-    fig, (ax,) = _by_family(parts["all"], 1, n)
+    fig, (ax,) = family_axes(parts["all"], 1, n)
     ax.axvline(0, color=INK, linewidth=0.8, zorder=1)
     for (answer, (colour, label)), offset in zip(_ANSWERS.items(), (-0.22, 0, 0.22), strict=True):
-        _whiskers(ax, parts[answer], "delta", colour, label, offset, scale=1)
+        whiskers(ax, parts[answer], "delta", colour, label, offset, scale=1)
     if "delta_published" in table and table["delta_published"].notna().any():
         every = parts["all"]
         label = "published: " + ", ".join(source for source in every["published_source"].unique() if source)
         y = np.arange(len(every)) - 0.22
         ax.plot(every["delta_published"], y, "D", linestyle="", mfc="none", mec=INK, markersize=7, label=label)
     ax.set_xlabel("Change of Dirichlet energy per edge, perturbed - base")
-    _legend(fig, [ax])
+    legend(fig, [ax])
     return ax
 
 
@@ -52,7 +51,7 @@ def plot_spectrum(table: pd.DataFrame, answer: str = "all") -> np.ndarray:
     table = table[table["answer"] == answer]
     bands = list(table["band"].unique())
     families = table.drop_duplicates("family").reset_index(drop=True)
-    fig, axes = _by_family(families, 3, [f"n = {row.instances:,}" for row in families.itertuples()])
+    fig, axes = family_axes(families, 3, [f"n = {row.instances:,}" for row in families.itertuples()])
     fig.set_size_inches(9.4, 1.6 + 0.4 * max(len(families), 1))
     for ax, (name, (title, colours)) in zip(axes, _PANELS.items(), strict=True):
         ax.set_title(title)

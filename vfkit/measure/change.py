@@ -1,4 +1,4 @@
-"""From what a model holds to the numbers of a record: distances from the base, smoothness, spectra (HI 3.3, F.4)."""
+"""What changed between a base and a perturbed readout, as columns of a record (HI 3.3, F.4; METHODS 7, 9, 10)."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,21 +6,45 @@ from typing import Any
 import numpy as np
 from PIL.Image import Image
 
-from vfkit.metrics.dirichlet import dirichlet_energy
-from vfkit.metrics.drift import distances
-from vfkit.metrics.spectrum import spectrum_against
+from vfkit.measure.spectrum import spectrum_against
 from vfkit.readout.readout import Readout
 
 Spectra = Sequence[Callable[[Image], dict[str, float]]]
 
 
+def distances(one, other) -> tuple[np.ndarray, np.ndarray]:
+    """Cosine distance 1 - cos and L2 distance of vectors [..., D], broadcast against each other (METHODS 7).
+
+    Computed in float64. 1 - cos is half the squared distance of the unit vectors: nothing cancels, so it keeps its
+    digits at the smallest drifts, and is exactly 0 for equal vectors. NaN where a vector is zero or holds a NaN.
+    """
+    one, other = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    return _squared(_unit(one) - _unit(other)) / 2, np.sqrt(_squared(one - other))
+
+
+def dirichlet_energy(grid) -> tuple[float, int]:
+    """Sum of squared L2 differences between 4-neighbours of a token grid [H, W, D], and their number of edges.
+
+    Every edge counts once; float64. A single token has no edges and energy 0 (HI 3.3; METHODS 9).
+
+    Raises:
+        ValueError: not three axes.
+    """
+    grid = np.asarray(grid, dtype=np.float64)
+    if grid.ndim != 3:
+        raise ValueError(f"a grid of vision tokens has axes [H, W, D], not shape {grid.shape}")
+    h, w, _ = grid.shape
+    total = sum(np.sum(np.diff(grid, axis=axis) ** 2) for axis in (0, 1))
+    return float(total), (h - 1) * w + h * (w - 1)
+
+
 def spectra_against(images: Sequence[Image]) -> Spectra:
-    """One function per base image, with the base's transform done once."""
+    """One `spectrum_against` per base image, whose transform is then computed once."""
     return [spectrum_against(image) for image in images]
 
 
 def measures(readout: Readout, base: Readout, images: Sequence[Image], spectra: Spectra) -> dict[str, Any]:
-    """The columns of a record that say what moved inside, and in the pixels."""
+    """All measured columns of a record: distances, smoothness, spectra, generated answers."""
     return from_base(readout, base) | smoothness(readout) | spectrum(images, spectra) | answers(readout)
 
 
@@ -35,7 +59,7 @@ def from_base(readout: Readout, base: Readout) -> dict[str, float]:
 
 
 def smoothness(readout: Readout) -> dict[str, Any]:
-    """Dirichlet energy of the vision tokens, the mean over images (HI 3.3); nothing where no image was read."""
+    """Dirichlet energy of the vision tokens, the mean over images (HI 3.3); empty without images."""
     if not readout.vision:
         return {}
     energies = np.array([dirichlet_energy(grid) for grid in readout.vision], dtype=np.float64)  # [image, (sum, edges)]
@@ -47,7 +71,7 @@ def smoothness(readout: Readout) -> dict[str, Any]:
 
 
 def spectrum(images: Sequence[Image], spectra: Spectra) -> dict[str, float]:
-    """Band powers and coherence with the base, the mean over images (HI F.4); nothing where there is no image."""
+    """Band powers and coherence with the base, the mean over images (HI F.4); empty without images."""
     if not images:
         return {}
     each = [against(image) for image, against in zip(images, spectra, strict=True)]
@@ -55,6 +79,7 @@ def spectrum(images: Sequence[Image], spectra: Spectra) -> dict[str, float]:
 
 
 def answers(readout: Readout) -> dict[str, str]:
+    """The generated answers, one column per prompt."""
     return {f"text_{name}": text for name, text in readout.texts.items()}
 
 
@@ -65,3 +90,12 @@ def vectors(sample_id: str, instance: str, readout: Readout) -> list[dict[str, A
         for probe, taps in readout.probes.items()
         for tap, vector in taps.items()
     ]
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore", divide="ignore"):  # a zero vector has no direction
+        return vectors / np.sqrt(_squared(vectors))[..., None]
+
+
+def _squared(vectors: np.ndarray) -> np.ndarray:
+    return np.einsum("...d,...d->...", vectors, vectors)

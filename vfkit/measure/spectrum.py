@@ -10,13 +10,10 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-import pandas as pd
 from PIL import Image
 from scipy.fft import rfft2
 
-from vfkit.metrics import stats
-from vfkit.metrics.drift import _intervals, _skeleton, _split
-from vfkit.metrics.labels import _base, _counted, _families, _integers, _number, _require, _rows, _with_union
+from vfkit.perturb import frequency
 
 BANDS = ("low", "mid", "high")
 MEASURES = ("power", "coherence", "phase")
@@ -75,12 +72,13 @@ def spectrum_against(base: Image.Image | np.ndarray, kind: str = "log") -> Calla
         loud = (first_power > 0) & (power > 0)
         turned = np.divide(cross, np.sqrt(first_power * power), out=np.zeros_like(cross), where=loud)
         total = banded(power)
-        found = {
-            "power": stats.divide(total, 3 * weights.sum(axis=1)),
-            "coherence": stats.divide(np.abs(banded(cross)), np.sqrt(banded(first_power) * total)),
-            "phase": stats.divide(np.abs(banded(turned)), banded(loud.astype(float))),
-        }
-        return {f"{name}_{band}": float(found[name][i]) for name in MEASURES for i, band in enumerate(BANDS)}
+        with np.errstate(invalid="ignore"):  # 0 / 0: an empty band, a constant image
+            by_band = {
+                "power": total / (3 * weights.sum(axis=1)),
+                "coherence": np.abs(banded(cross)) / np.sqrt(banded(first_power) * total),
+                "phase": np.abs(banded(turned)) / banded(loud.astype(float)),
+            }
+        return {f"{name}_{band}": float(by_band[name][i]) for name in MEASURES for i, band in enumerate(BANDS)}
 
     return compare
 
@@ -102,36 +100,6 @@ def phase_coherence(
     """Phase coherence with the base image, and its power-free form, each by band."""
     found = spectrum_of(perturbed, base, kind)
     return tuple({band: found[f"{name}_{band}"] for band in BANDS} for name in ("coherence", "phase"))
-
-
-def spectrum_table(records: pd.DataFrame, bands: tuple[str, ...] = BANDS) -> pd.DataFrame:
-    """Power and phase by family, band and answer (HI F.4).
-
-    Returns:
-        Rows (`family`, `band`, `answer` in all / kept / flipped) over counted instances with finite power: `samples`,
-        `instances`, and with their intervals: `base` and `power`, mean band power of base and perturbed image;
-        `delta` = power - base; `relative` = delta / base, of these means, so that nearly blank images do not rule it;
-        `coherence` and `phase`, the mean coherence with the base and its power-free form, where they are defined.
-    """
-    _require(records, *(f"{name}_{band}" for name in MEASURES for band in bands))
-    slim, tables = _rows(records), []
-    for band in bands:
-        rows = slim.assign(**{name: _number(records[f"{name}_{band}"]) for name in MEASURES})
-        rows["before"] = _base(rows, "power")
-        rows["delta"] = rows.power - rows.before
-        rows = _split(_counted(_with_union(rows)))
-        rows = rows[np.isfinite(rows.delta)]
-        grouped = rows.groupby(["family", "answer"])
-        table = _skeleton(rows).assign(band=band)
-        table["samples"], table["instances"] = grouped["sample"].nunique(), grouped.size()
-        means = {"base": "before", "power": "power", "delta": "delta", "coherence": "coherence", "phase": "phase"}
-        ratios = {name: (rows[column], rows.one) for name, column in means.items()}
-        table = _intervals(table, rows, ratios | {"relative": (rows.delta, rows.before)})
-        tables.append(_integers(table, "samples", "instances"))
-    table = pd.concat(tables, ignore_index=True)
-    order = {family: i for i, family in enumerate(_families(table))}
-    table = table.sort_values("family", key=lambda f: f.map(order), kind="stable", ignore_index=True)
-    return table[["family", "band", "answer", *(name for name in table if name not in ("family", "band", "answer"))]]
 
 
 def _size(image: Image.Image | np.ndarray) -> tuple[int, int]:
@@ -177,8 +145,7 @@ def _planes(image: Image.Image | np.ndarray) -> np.ndarray:
 @lru_cache(maxsize=8)  # data sets have few sizes
 def _weights(width: int, height: int, edges: tuple[float, ...]) -> np.ndarray:
     """How often each frequency of `rfft2` stands in the full plane, by band [band, frequency]."""
-    fx, fy = np.fft.rfftfreq(width), np.fft.fftfreq(height)
-    squared = 2 * (fx**2 + fy[:, None] ** 2)  # r^2; squares, since here the corner is exactly 1
-    twice = np.where((fx == 0) | (fx == 0.5), 1.0, 2.0)
+    squared = frequency.squared_radius(height, width)
     lower, upper = np.square(edges[:-1])[:, None, None], np.square(edges[1:])[:, None, None]
-    return (((squared > lower) & (squared <= upper)) * twice).reshape(len(edges) - 1, -1)
+    within = (squared > lower) & (squared <= upper)
+    return (within * frequency.weights(width)).reshape(len(edges) - 1, -1)

@@ -1,4 +1,4 @@
-"""Dirichlet energy and correlations inside (vfkit.metrics.dirichlet) against numbers worked out by hand."""
+"""Dirichlet energy and correlations inside (vfkit.metrics.energy) against numbers worked out by hand."""
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from vfkit import figures, metrics, paper
-from vfkit.metrics.spectrum import BANDS
+from vfkit.measure import BANDS
 
 matplotlib.use("Agg")
 NAN = float("nan")

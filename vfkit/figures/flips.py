@@ -7,11 +7,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from vfkit.figures.style import BLUE, GREEN, GREY, INK, RED, styled
+from vfkit.figures.style import BLUE, GREEN, INK, RED, family_axes, legend, published_markers, styled, whiskers
 
 _TRANSITIONS = {"R->R": BLUE, "R->W": RED, "W->R": GREEN, "W->W": "#C8C8C8"}
 _ITEM = ("base_image", "image", "question", "base_answer", "answer", "family")
-_HOLLOW = "Dsv^"  # one marker per published source
 
 
 @styled()
@@ -24,17 +23,17 @@ def plot_flips(table: pd.DataFrame) -> np.ndarray:
     Returns:
         The two axes: IFR, IV.
     """
-    fig, axes = _by_family(table, 2, _counts(table))
+    fig, axes = family_axes(table, 2, _counts(table))
     floor = table[(table["family"] == "identity") & (table["instances"] > 0)]
     for ax, name in zip(axes, ("IFR", "IV"), strict=True):
-        _whiskers(ax, table, name, BLUE, "ours, 95 % interval")
+        whiskers(ax, table, name, BLUE, "ours, 95 % interval")
         for value in 100 * floor[name]:
             ax.axvline(value, color=INK, linestyle="--", linewidth=1, label="noise floor (identity)", zorder=1)
-        _published(ax, table, name, 0)
+        published_markers(ax, table, name, 0)
         ax.set_xlim(left=min(0, ax.get_xlim()[0]))
     axes[0].set_xlabel("Instance flip rate, IFR (% of instances)")
     axes[1].set_xlabel("Image vulnerability, IV (% of samples)")
-    _legend(fig, axes)
+    legend(fig, axes)
     return axes
 
 
@@ -50,7 +49,7 @@ def plot_transitions(table: pd.DataFrame) -> np.ndarray:
     """
     right, wrong = (table[f"{start}->R"] + table[f"{start}->W"] for start in "RW")
     n = [f"n = {a:,} base-correct,\n{b:,} base-wrong" for a, b in zip(right, wrong, strict=True)]
-    fig, axes = _by_family(table, 2, n)
+    fig, axes = family_axes(table, 2, n)
     fig.set_size_inches(8.8, 1.7 + 0.62 * max(len(n), 1))
     left = np.zeros(len(table))
     for name, colour in _TRANSITIONS.items():
@@ -60,11 +59,11 @@ def plot_transitions(table: pd.DataFrame) -> np.ndarray:
     axes[0].set(xlim=(0, 100), xlabel="Share of instances with ground truth (%)")
     rates = {"R->W": ("R->W, % of base-correct", -0.16), "W->R": ("W->R, % of base-wrong", 0.16)}
     for name, (label, offset) in rates.items():
-        _whiskers(axes[1], table, f"{name}_rate", _TRANSITIONS[name], label, offset)
-        _published(axes[1], table, f"{name}_rate", offset)
+        whiskers(axes[1], table, f"{name}_rate", _TRANSITIONS[name], label, offset)
+        published_markers(axes[1], table, f"{name}_rate", offset)
     axes[1].set_xlim(left=min(0, axes[1].get_xlim()[0]))
     axes[1].set_xlabel("Rate (% of base-correct or base-wrong instances)")
-    _legend(fig, axes)
+    legend(fig, axes)
     return axes
 
 
@@ -77,12 +76,12 @@ def plot_margins(table: pd.DataFrame) -> Axes:
     """
     parts = {answer: table[table["answer"] == answer].reset_index(drop=True) for answer in ("kept", "flipped")}
     n = [f"n = {k:,} kept, {f:,} flipped" for k, f in zip(*(part["instances"] for part in parts.values()), strict=True)]
-    fig, (ax,) = _by_family(parts["kept"], 1, n)
+    fig, (ax,) = family_axes(parts["kept"], 1, n)
     ax.axvline(0, color=INK, linewidth=0.8, zorder=1)
-    _whiskers(ax, parts["kept"], "change", BLUE, "answer kept", -0.15, scale=1)
-    _whiskers(ax, parts["flipped"], "change", RED, "answer flipped", 0.15, scale=1)
+    whiskers(ax, parts["kept"], "change", BLUE, "answer kept", -0.15, scale=1)
+    whiskers(ax, parts["flipped"], "change", RED, "answer flipped", 0.15, scale=1)
     ax.set_xlabel("Change of the base-label margin, perturbed - base (nats)")
-    _legend(fig, [ax])
+    legend(fig, [ax])
     return ax
 
 
@@ -136,47 +135,3 @@ def plot_gallery(items: list[dict], columns: int = 2) -> np.ndarray:
 
 def _counts(table: pd.DataFrame) -> list[str]:
     return [f"n = {row.instances:,} in {row.samples:,} samples" for row in table.itertuples()]
-
-
-def _by_family(table: pd.DataFrame, panels: int, n: list[str]) -> tuple[plt.Figure, np.ndarray]:
-    """A figure with one row per family, top down, named with its n, and that many panels side by side."""
-    rows = max(len(table), 1)
-    fig, axes = plt.subplots(1, panels, figsize=(2.2 + 3.3 * panels, 1.5 + 0.42 * rows), sharey=True, squeeze=False)
-    names = [f"{fill(family.replace('_', ' '), 34)}\n{count}" for family, count in zip(table["family"], n, strict=True)]
-    axes[0, 0].set_yticks(np.arange(len(table)), names)
-    axes[0, 0].set_ylim(rows - 0.5, -0.5)
-    for ax in axes[0]:
-        ax.grid(axis="y", visible=False)
-        ax.tick_params(axis="y", length=0)
-        if table.empty:
-            ax.set_xticks([])
-            ax.text(0.5, 0.5, "no instances", transform=ax.transAxes, ha="center", va="center", color=GREY)
-    return fig, axes[0]
-
-
-def _whiskers(ax: Axes, table: pd.DataFrame, name: str, colour: str, label: str, offset: float = 0, scale: float = 100):
-    """Points with their intervals; where there are too few images for an interval, the point stands alone."""
-    y = np.arange(len(table)) + offset
-    value, low, high = (scale * table[column].to_numpy(float) for column in (name, f"{name}_low", f"{name}_high"))
-    ax.hlines(y, low, high, color=colour, linewidth=1.6, zorder=2)
-    ax.plot(value, y, "o", color=colour, markersize=5, label=label, zorder=3)
-
-
-def _published(ax: Axes, table: pd.DataFrame, name: str, offset: float) -> None:
-    if f"{name}_published" not in table:
-        return
-    y, value = np.arange(len(table)) + offset, 100 * table[f"{name}_published"]
-    sources = [source for source in table["published_source"].dropna().unique() if source]
-    for source, marker in zip(sources, _HOLLOW, strict=False):
-        here = (table["published_source"] == source) & value.notna()
-        label = f"published: {source}"
-        ax.plot(value[here], y[here], marker, linestyle="", mfc="none", mec=INK, markersize=7, label=label, zorder=4)
-
-
-def _legend(fig: plt.Figure, axes) -> None:
-    """One legend below all panels, each label once, ours before the published."""
-    found = {}
-    for ax in axes:
-        found |= {label: handle for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    labels = sorted(found, key=lambda label: label.startswith("published"))
-    fig.legend([found[label] for label in labels], labels, loc="outside lower center", ncols=2)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from vfkit import figures, metrics, paper
-from vfkit.perturb import NATURAL_FAMILIES, NotApplicable, natural_suite, spectral
+from vfkit.perturb import NATURAL_FAMILIES, NotApplicable, frequency, natural_suite
 from vfkit.sample import Sample
 
 SIDES = st.integers(1, 40)
@@ -31,19 +31,19 @@ def levels(image, base) -> np.ndarray:
 @settings(max_examples=60, deadline=None)
 @given(SIDES, SIDES, st.floats(0, 1))
 def test_low_and_high_partition_the_plane(height, width, cutoff):
-    low, high = (spectral.mask(height, width, band, cutoff) for band in ("low", "high"))
+    low, high = (frequency.mask(height, width, band, cutoff) for band in ("low", "high"))
     assert low.shape == (height, width // 2 + 1)
-    assert (low ^ high).all() and spectral.mask(height, width, "all", cutoff).all()
+    assert (low ^ high).all() and frequency.mask(height, width, "all", cutoff).all()
     assert low[0, 0]  # the mean
     whole = np.random.default_rng(0).normal(size=(height, width, 3))
-    parts = [spectral.project(whole, band, cutoff) for band in ("low", "high")]
+    parts = [frequency.project(whole, band, cutoff) for band in ("low", "high")]
     np.testing.assert_allclose(sum(parts), whole, atol=1e-12)
     for band, part in zip(("low", "high"), parts, strict=True):
-        assert spectral.leakage(part, band, cutoff) < 1e-20 or np.abs(part).max() < 1e-12
+        assert frequency.leakage(part, band, cutoff) < 1e-20 or np.abs(part).max() < 1e-12
 
 
 def test_low_is_a_tenth_of_the_plane():
-    keep, weight = spectral.mask(512, 512, "low"), spectral.weights(512)
+    keep, weight = frequency.mask(512, 512, "low"), frequency.weights(512)
     assert (keep * weight).sum() / 512**2 == pytest.approx(0.098, abs=0.001)
 
 
@@ -53,39 +53,39 @@ def test_leakage_is_the_share_of_the_whole_plane(height, width):
     full = np.abs(np.fft.fft2(array, axes=(0, 1))) ** 2
     fy, fx = np.fft.fftfreq(height)[:, None], np.fft.fftfreq(width)
     outside = np.sqrt(fx**2 + fy**2) / np.sqrt(0.5) > 0.4
-    assert spectral.leakage(array, "low", 0.4) == pytest.approx(full[outside].sum() / full.sum())
-    assert spectral.leakage(array, "all", 0.4) == 0 and spectral.leakage(0 * array, "low", 0.4) == 0
+    assert frequency.leakage(array, "low", 0.4) == pytest.approx(full[outside].sum() / full.sum())
+    assert frequency.leakage(array, "all", 0.4) == 0 and frequency.leakage(0 * array, "low", 0.4) == 0
 
 
 # --- noise ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("band", spectral.BANDS)
+@pytest.mark.parametrize("band", frequency.BANDS)
 @pytest.mark.parametrize("eps", [4 / 255, 16 / 255])
 def test_noise_has_its_size_and_its_band(band, eps):
     base = picture(64, 48)
-    for scaling in spectral.SCALINGS:
-        delta = levels(spectral.noise(base, eps, band, scaling, 0.25, "a"), base) / 255
+    for scaling in frequency.SCALINGS:
+        delta = levels(frequency.noise(base, eps, band, scaling, 0.25, "a"), base) / 255
         size = np.abs(delta).max() if scaling == "max" else np.sqrt(np.square(delta).mean())
         assert size == pytest.approx(eps, abs=0.5 / 255 if scaling == "max" else 0.05 * eps)
-        assert spectral.leakage(delta, band, 0.25) < (0.15 if eps < 0.02 else 0.02)  # rounding is noise of its own
-    drawn = spectral.band_noise(48, 64, band, 0.25, "a")
-    assert spectral.leakage(drawn, band, 0.25) < 1e-9
+        assert frequency.leakage(delta, band, 0.25) < (0.15 if eps < 0.02 else 0.02)  # rounding is noise of its own
+    drawn = frequency.band_noise(48, 64, band, 0.25, "a")
+    assert frequency.leakage(drawn, band, 0.25) < 1e-9
 
 
 def test_noise_is_drawn_by_its_seed_and_shared_by_all_sizes():
     base = picture()
-    four, eight = (levels(spectral.noise(base, k / 255, "low", "max", 0.25, "s"), base) for k in (8, 16))
+    four, eight = (levels(frequency.noise(base, k / 255, "low", "max", 0.25, "s"), base) for k in (8, 16))
     assert np.corrcoef(four.ravel(), eight.ravel())[0, 1] > 0.98
-    again = levels(spectral.noise(base, 8 / 255, "low", "max", 0.25, "s"), base)
-    other = levels(spectral.noise(base, 8 / 255, "low", "max", 0.25, "t"), base)
+    again = levels(frequency.noise(base, 8 / 255, "low", "max", 0.25, "s"), base)
+    other = levels(frequency.noise(base, 8 / 255, "low", "max", 0.25, "t"), base)
     assert (four == again).all() and (four != other).any()
-    assert not levels(spectral.noise(base, 0.0, "high", "rms", 0.25, "s"), base).any()
+    assert not levels(frequency.noise(base, 0.0, "high", "rms", 0.25, "s"), base).any()
 
 
 def test_a_pixel_has_no_high_frequencies():
     with pytest.raises(NotApplicable, match="no high frequencies"):
-        spectral.noise(Image.new("RGB", (1, 1)), 0.1, "high", "max", 0.25, "s")
+        frequency.noise(Image.new("RGB", (1, 1)), 0.1, "high", "max", 0.25, "s")
 
 
 # --- ablation ---------------------------------------------------------------------------------------------------------
@@ -95,17 +95,17 @@ def test_a_pixel_has_no_high_frequencies():
 @given(SIDES, SIDES, st.integers(0, 9))
 def test_passing_everything_returns_the_image_and_nothing_its_mean(width, height, seed):
     image = picture(width, height, seed, 0, 256)
-    assert not levels(spectral.low_pass(image, 1.0), image).any()
-    assert not levels(spectral.high_pass(image, 0.0), image).any()
+    assert not levels(frequency.low_pass(image, 1.0), image).any()
+    assert not levels(frequency.high_pass(image, 0.0), image).any()
     mean = np.asarray(image, float).mean(axis=(0, 1))
-    for flat in (spectral.low_pass(image, 0.0), spectral.high_pass(image, 1.0)):
+    for flat in (frequency.low_pass(image, 0.0), frequency.high_pass(image, 1.0)):
         assert np.abs(np.asarray(flat) - mean).max() <= 0.5 + 1e-9
 
 
 def test_low_and_high_pass_are_the_two_parts_of_an_image():
     image = picture()
     mean = np.asarray(image, float).mean(axis=(0, 1))
-    both = np.asarray(spectral.low_pass(image, 0.4), float) + np.asarray(spectral.high_pass(image, 0.4), float)
+    both = np.asarray(frequency.low_pass(image, 0.4), float) + np.asarray(frequency.high_pass(image, 0.4), float)
     assert np.abs(both - mean - np.asarray(image, float)).max() <= 1 + 1e-9  # two roundings
 
 
@@ -130,7 +130,7 @@ def test_noise_records_what_it_measures_after_rounding():
     delta = levels(first.images[0], SAMPLE.images[0]) / 255
     assert first.params["max_abs"] == pytest.approx(np.abs(delta).max(), abs=1e-6)
     assert first.params["rms"] == pytest.approx(np.sqrt(np.square(delta).mean()), abs=1e-6)
-    assert first.params["leakage_8bit"] == pytest.approx(spectral.leakage(delta, "low"), abs=1e-6)
+    assert first.params["leakage_8bit"] == pytest.approx(frequency.leakage(delta, "low"), abs=1e-6)
     assert json.dumps(first.params) and levels(first.images[0], second.images[0]).any()
 
 
@@ -288,7 +288,7 @@ def test_figures_show_every_number(tmp_path):
     (ax,) = figures.plot_traces(metrics.trace_table(frame))
     assert tuple(ax.lines[0].get_ydata()) == (2.0, -1.0)
     base = picture()
-    item = {"base_image": base, "image": spectral.noise(base, 8 / 255, "low", "max", 0.25, "s"), "family": "pgd_low_8"}
+    item = {"base_image": base, "image": frequency.noise(base, 8 / 255, "low", "max", 0.25, "s"), "family": "pgd_low_8"}
     item |= {"question": "What $is$ it?", "base_answer": "a", "answer": "b"}
     axes = figures.plot_adversarial([item])
     assert axes.shape == (1, 4) and "8 grey levels" in axes[0, 1].get_title("left")

@@ -1,27 +1,27 @@
-"""What the answers say: flips, transitions, margins, accuracy (HI 3.2, 4.1, 4.2; METHODS 5, 6).
+"""Tables of answers: flips, transitions, margins, accuracy (HI 3.2, 4.1, 4.2; METHODS 5, 6).
 
-Records in, tidy tables out. In every table
-
-- a row *counts* if its instance applies and was read, and its sample's base image was read; all else is left out, and
-  `flip_table` says how much that is;
-- a flip is a prediction other than the base row's;
-- `<rate>_low`, `<rate>_high` bound the 95 % interval of `<rate>`, from a bootstrap over images (`vfkit.metrics.stats`);
-- families come in one order: the noise floor (`identity`), HI's six, their union, then the overlay controls;
-- the records are not modified. All functions raise ValueError, naming them, on missing columns, and on doubled rows
-  (two runs in one frame).
+What counts, the order of families and the intervals are as in `vfkit.metrics.frames`.
 """
 
 import numpy as np
 import pandas as pd
 
 from vfkit.metrics import stats
-from vfkit.metrics.frames import need
+from vfkit.metrics.frames import (
+    base_value,
+    by_family,
+    counted_rows,
+    family_order,
+    rows_of,
+    vulnerable_samples,
+    with_counts,
+    with_interval,
+    with_union,
+)
 from vfkit.perturb import HI_FAMILIES
 from vfkit.readout.rules import RULES, scores
 
-UNION = "union (6 HI families)"
 TRANSITIONS = ("R->W", "W->R", "R->R", "W->W")
-_ORDER = ("identity", *HI_FAMILIES, UNION, "random_text", "box_overlay")
 _PARTS = ("logp_text", "logp_end", "n_tokens", "logp_letter")
 
 
@@ -35,21 +35,21 @@ def flip_table(records: pd.DataFrame) -> pd.DataFrame:
         `not_applicable` instances, and `no_base`, the samples whose base image has no prediction.
         The union row pools HI's six families; where fewer are present its label names them.
     """
-    rows = _with_union(_rows(records, "tied"))
-    counted = _counted(rows)
-    per_sample = _per_sample(counted)
-    table = _by_family(rows)
+    rows = with_union(rows_of(records, "tied"))
+    counted = counted_rows(rows)
+    per_sample = vulnerable_samples(counted)
+    table = by_family(rows)
     table["instances"] = counted.groupby("family").size()
     table["flips"] = counted.groupby("family")["flip"].sum()
-    table = _join(table, "IFR", stats.ratio(counted.flip, counted.one, counted.image, counted.family))
+    table = with_interval(table, "IFR", stats.ratio(counted.flip, counted.one, counted.image, counted.family))
     table["samples"] = per_sample.groupby("family").size()
     table["vulnerable"] = per_sample.groupby("family")["vulnerable"].sum()
-    table = _join(table, "IV", stats.mean(per_sample.vulnerable, per_sample.image, per_sample.family))
+    table = with_interval(table, "IV", stats.mean(per_sample.vulnerable, per_sample.image, per_sample.family))
     table["per_sample"] = table["instances"] / table["samples"]
     table["tied"] = counted.groupby("family")["tied"].sum()
     table["not_applicable"] = rows[rows.prediction.isna()].groupby("family").size()
     table["no_base"] = rows[rows.base.isna()].groupby("family")["sample"].nunique()
-    return _integers(table, "instances", "flips", "samples", "vulnerable", "tied", "not_applicable", "no_base")
+    return with_counts(table, "instances", "flips", "samples", "vulnerable", "tied", "not_applicable", "no_base")
 
 
 def transition_table(records: pd.DataFrame) -> pd.DataFrame:
@@ -60,20 +60,20 @@ def transition_table(records: pd.DataFrame) -> pd.DataFrame:
         one wrong answer to another), `R->W_rate` = R->W / base-correct instances, `W->R_rate` = W->R / base-wrong
         instances, and `no_answer`, the instances left out because their sample has no ground truth.
     """
-    rows = _with_union(_rows(records, "answer"))
-    counted = _counted(rows)
+    rows = with_union(rows_of(records, "answer"))
+    counted = counted_rows(rows)
     known = counted[counted.answer.notna()]
     right, now = known.base == known.answer, known.prediction == known.answer
-    table = _by_family(rows)
+    table = by_family(rows)
     table["samples"] = known.groupby("family")["sample"].nunique()
     table["instances"] = known.groupby("family").size()
     kinds = {"R->W": right & ~now, "W->R": ~right & now, "R->R": right & now, "W->W": ~right & ~now}
     for name in TRANSITIONS:
         table[name] = kinds[name].groupby(known.family).sum()
     for name, start in (("R->W", right), ("W->R", ~right)):
-        table = _join(table, f"{name}_rate", stats.ratio(kinds[name], start, known.image, known.family))
+        table = with_interval(table, f"{name}_rate", stats.ratio(kinds[name], start, known.image, known.family))
     table["no_answer"] = counted[counted.answer.isna()].groupby("family").size()
-    return _integers(table, "samples", "instances", *TRANSITIONS, "no_answer")
+    return with_counts(table, "samples", "instances", *TRANSITIONS, "no_answer")
 
 
 def margin_table(records: pd.DataFrame) -> pd.DataFrame:
@@ -85,20 +85,20 @@ def margin_table(records: pd.DataFrame) -> pd.DataFrame:
         minus its best rival (negative iff flipped); `change` = base_label - base. `instances` and `samples` are those
         with finite margins (a single option has none).
     """
-    rows = _with_union(_rows(records, "margin", "base_margin"))
-    counted = _counted(rows)
+    rows = with_union(rows_of(records, "margin", "base_margin"))
+    counted = counted_rows(rows)
     counted = counted[np.isfinite(counted[["base_row", "margin", "base_label"]]).all(axis=1)]
     counted = counted.assign(change=counted.base_label - counted.base_row)
     means = {"base": "base_row", "margin": "margin", "base_label": "base_label", "change": "change"}
     tables = []
     for answer, part in (("all", counted), ("kept", counted[~counted.flip]), ("flipped", counted[counted.flip])):
-        table = _by_family(rows).assign(answer=answer)
+        table = by_family(rows).assign(answer=answer)
         table["instances"] = part.groupby("family").size()
         table["samples"] = part.groupby("family")["sample"].nunique()
         for name, column in means.items():
-            table = _join(table, name, stats.mean(part[column], part.image, part.family))
-        tables.append(_integers(table, "instances", "samples"))
-    order = {family: i for i, family in enumerate(_families(rows))}
+            table = with_interval(table, name, stats.mean(part[column], part.image, part.family))
+        tables.append(with_counts(table, "instances", "samples"))
+    order = {family: i for i, family in enumerate(family_order(rows))}
     return pd.concat(tables).sort_values("family", key=lambda f: f.map(order), kind="stable", ignore_index=True)
 
 
@@ -110,12 +110,12 @@ def accuracy_table(records: pd.DataFrame) -> pd.DataFrame:
         `instances`, `correct`, `accuracy` with its interval, `chance` = mean of 1 / number of options, and
         `no_answer`, the instances left out because their sample has no ground truth.
     """
-    rows = _rows(records, "answer", "category", "n_options")
-    base, perturbed = rows[rows.is_base], _with_union(rows)
+    rows = rows_of(records, "answer", "category", "n_options")
+    base, perturbed = rows[rows.is_base], with_union(rows)
     blocks = [
         (base.assign(category="all"), ["base"], ["all"]),
         (base, ["base"], sorted(base.category.unique())),
-        (perturbed.assign(category="all"), _families(perturbed), ["all"]),
+        (perturbed.assign(category="all"), family_order(perturbed), ["all"]),
     ]
     tables = []
     for block, families, categories in blocks:
@@ -127,10 +127,12 @@ def accuracy_table(records: pd.DataFrame) -> pd.DataFrame:
         table["samples"] = known.groupby(keys)["sample"].nunique()
         table["instances"] = known.groupby(keys).size()
         table["correct"] = known.groupby(keys)["right"].sum()
-        table = _join(table, "accuracy", stats.mean(known.right, known.image, pd.MultiIndex.from_frame(known[keys])))
+        table = with_interval(
+            table, "accuracy", stats.mean(known.right, known.image, pd.MultiIndex.from_frame(known[keys]))
+        )
         table["chance"] = known.groupby(keys)["chance"].mean()
         table["no_answer"] = block[block.answer.isna()].groupby(keys).size()
-        tables.append(_integers(table, "samples", "instances", "correct", "no_answer"))
+        tables.append(with_counts(table, "samples", "instances", "correct", "no_answer"))
     return pd.concat([table for table in tables if len(table)], ignore_index=True)
 
 
@@ -141,7 +143,7 @@ def overlay_table(records: pd.DataFrame) -> pd.DataFrame:
         One row per pair (`first`, `second`) of the overlay families present: text against random text (the same box and
         letters, no meaning), text and random text against an empty box. Columns as in `compare_table`.
     """
-    counted = _counted(_rows(records))
+    counted = counted_rows(rows_of(records))
     present = set(counted.family)
     pairs = [("text_overlay", "random_text"), ("text_overlay", "box_overlay"), ("random_text", "box_overlay")]
     pairs = [pair for pair in pairs if present.issuperset(pair)]
@@ -157,8 +159,8 @@ def compare_table(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
         with its paired interval; `only_first`, `only_second` (samples vulnerable in one alone), McNemar's exact `p` on
         these, and `p_holm`, adjusted over the rows of the table.
     """
-    counted = [_counted(_with_union(_rows(records))) for records in (first, second)]
-    families = [family for family in _families(counted[0]) if (counted[1].family == family).any()]
+    counted = [counted_rows(with_union(rows_of(records))) for records in (first, second)]
+    families = [family for family in family_order(counted[0]) if (counted[1].family == family).any()]
     found = [_compare(*(rows[rows.family == family] for rows in counted)) for family in families]
     return _comparison(pd.DataFrame({"family": pd.Series(families, dtype=object)}), found)
 
@@ -175,7 +177,7 @@ def rescore(records: pd.DataFrame, rule: str) -> pd.DataFrame:
     """
     if rule not in RULES:
         raise ValueError(f"unknown scoring rule {rule!r}; the rules are {', '.join(RULES)}")
-    rows = _rows(records, *_PARTS)
+    rows = rows_of(records, *_PARTS)
     read = np.flatnonzero(rows.prediction.notna())
     lists = {name: records[name].iloc[read].tolist() for name in _PARTS}
     lengths = [[len(part) if hasattr(part, "__len__") else 0 for part in parts] for parts in lists.values()]
@@ -196,7 +198,7 @@ def rescore(records: pd.DataFrame, rule: str) -> pd.DataFrame:
         prediction[where] = values.argmax(axis=1)
         tied[where] = (values == values.max(axis=1, keepdims=True)).sum(axis=1) > 1
     rows["prediction"] = prediction
-    base = _base(rows, "prediction")
+    base = base_value(rows, "prediction")
     for where, values in blocks:
         if values.shape[1] < 2:
             continue
@@ -234,106 +236,13 @@ def rule_table(records: pd.DataFrame) -> pd.DataFrame:
         found.append({"rule": rule} | accuracy_table(scored).iloc[0][accuracy].to_dict())
         found[-1] |= {} if pooled.empty else pooled.iloc[0][flips].to_dict()
     table = pd.DataFrame(found, columns=["rule", *accuracy, *flips])
-    return _integers(table, "samples", "instances", "flips")
+    return with_counts(table, "samples", "instances", "flips")
 
 
 def _lettered(records: pd.DataFrame) -> pd.DataFrame:
     """The records of samples whose options have letters."""
     none = records["logp_letter"].map(lambda parts: hasattr(parts, "__len__") and bool(np.isnan(parts).any()))
     return records[~records["sample_id"].isin(records["sample_id"][none.astype(bool)])]
-
-
-_ROW = ("sample_id", "image_id", "family", "instance", "applicable", "prediction")
-
-
-def _require(records: pd.DataFrame, *columns: str) -> None:
-    need(records, "records", *_ROW, *columns)
-    key = [records["sample_id"], records["family"], records["instance"].where(records["family"] != "base", "base")]
-    doubled = pd.concat(key, axis=1).duplicated()
-    if doubled.any():
-        row = records[doubled.to_numpy()].iloc[0]
-        raise ValueError(f"sample {row.sample_id!r} has {row.instance!r} twice: a table takes the records of one run")
-
-
-def _rows(records: pd.DataFrame, *needs: str) -> pd.DataFrame:
-    """The slim frame all tables work on: numbers as float (NaN: none), every row knowing its sample's base row.
-
-    Columns: sample, image, family, is_base, prediction (NaN where the instance does not apply), base (the base row's
-    prediction), flip, one (1.0: the row itself), and those of `needs`; `margin` brings base_row, the base row's own.
-    """
-    _require(records, *needs)
-    rows = pd.DataFrame({"sample": records["sample_id"], "image": records["image_id"], "family": records["family"]})
-    rows["image"] = rows["image"].fillna(rows["sample"])
-    rows["is_base"] = rows["family"] == "base"
-    applicable = records["applicable"].fillna(False).astype(bool)
-    rows["prediction"] = _number(records["prediction"].where(applicable))
-    for name in ("answer", "n_options", "margin", "base_margin"):
-        if name in needs:
-            rows[{"base_margin": "base_label"}.get(name, name)] = _number(records[name])
-    if "tied" in needs:
-        rows["tied"] = records["tied"].astype("boolean").fillna(False).astype(bool)
-    if "category" in needs:
-        rows["category"] = records["category"].fillna("").astype(str)
-    rows = rows.reset_index(drop=True)
-    rows["base"] = _base(rows, "prediction")
-    if "margin" in needs:
-        rows["base_row"] = _base(rows, "margin")
-    rows["flip"] = rows["prediction"].notna() & rows["base"].notna() & (rows["prediction"] != rows["base"])
-    rows["one"] = 1.0
-    return rows
-
-
-def _number(column: pd.Series) -> np.ndarray:
-    return pd.to_numeric(column).to_numpy(dtype=float, na_value=np.nan)
-
-
-def _base(rows: pd.DataFrame, column: str) -> pd.Series:
-    """For every row, its sample's base row's value; NaN where there is none."""
-    return rows["sample"].map(rows[rows.is_base].set_index("sample")[column]).astype(float)
-
-
-def _counted(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[~rows.is_base & rows.prediction.notna() & rows.base.notna()]
-
-
-def _per_sample(counted: pd.DataFrame) -> pd.DataFrame:
-    """One row per family and sample: image, vulnerable (at least one flip)."""
-    grouped = counted.groupby(["family", "sample"], sort=False)
-    return grouped.agg(image=("image", "first"), vulnerable=("flip", "any")).reset_index()
-
-
-def _union_name(families: list[str]) -> str:
-    return UNION if len(families) == len(HI_FAMILIES) else f"union ({', '.join(families)})"
-
-
-def _with_union(rows: pd.DataFrame) -> pd.DataFrame:
-    """The perturbed rows, with those of HI's families once more under the union's name (two families make a union)."""
-    rows = rows[~rows.is_base]
-    present = [family for family in _families(_counted(rows)) if family in HI_FAMILIES]
-    if len(present) < 2:
-        return rows
-    return pd.concat([rows, rows[rows.family.isin(present)].assign(family=_union_name(present))], ignore_index=True)
-
-
-def _families(rows: pd.DataFrame) -> list[str]:
-    """Families present but the base, in the order of all tables; those it does not know come last, as they appear."""
-    known = {family: i for i, family in enumerate(_ORDER)}
-    found = [family for family in rows["family"].unique() if family != "base"]
-    return sorted(found, key=lambda family: known.get(UNION if family.startswith("union (") else family, len(_ORDER)))
-
-
-def _by_family(rows: pd.DataFrame) -> pd.DataFrame:
-    """A table without columns yet, one row per family."""
-    return pd.DataFrame(index=pd.Index(_families(rows), name="family", dtype=str))
-
-
-def _join(table: pd.DataFrame, name: str, rates: pd.DataFrame) -> pd.DataFrame:
-    return table.assign(**{name: rates["value"], f"{name}_low": rates["low"], f"{name}_high": rates["high"]})
-
-
-def _integers(table: pd.DataFrame, *counts: str) -> pd.DataFrame:
-    table = table.assign(**{name: table[name].fillna(0).astype(int) for name in counts})
-    return table.reset_index() if table.index.names != [None] else table
 
 
 def _compare(first: pd.DataFrame, second: pd.DataFrame) -> dict:

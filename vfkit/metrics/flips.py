@@ -41,10 +41,12 @@ def flip_table(records: pd.DataFrame) -> pd.DataFrame:
     table = by_family(rows)
     table["instances"] = counted.groupby("family").size()
     table["flips"] = counted.groupby("family")["flip"].sum()
-    table = with_interval(table, "IFR", stats.ratio(counted.flip, counted.one, counted.image, counted.family))
+    table = with_interval(table, "IFR", stats.rate(counted.flip, counted.one, counted.image, counted.family))
     table["samples"] = per_sample.groupby("family").size()
     table["vulnerable"] = per_sample.groupby("family")["vulnerable"].sum()
-    table = with_interval(table, "IV", stats.mean(per_sample.vulnerable, per_sample.image, per_sample.family))
+    table = with_interval(
+        table, "IV", stats.rate(per_sample.vulnerable, np.ones(len(per_sample)), per_sample.image, per_sample.family)
+    )
     table["per_sample"] = table["instances"] / table["samples"]
     table["tied"] = counted.groupby("family")["tied"].sum()
     table["not_applicable"] = rows[rows.prediction.isna()].groupby("family").size()
@@ -71,7 +73,7 @@ def transition_table(records: pd.DataFrame) -> pd.DataFrame:
     for name in TRANSITIONS:
         table[name] = kinds[name].groupby(known.family).sum()
     for name, start in (("R->W", right), ("W->R", ~right)):
-        table = with_interval(table, f"{name}_rate", stats.ratio(kinds[name], start, known.image, known.family))
+        table = with_interval(table, f"{name}_rate", stats.rate(kinds[name], start, known.image, known.family))
     table["no_answer"] = counted[counted.answer.isna()].groupby("family").size()
     return with_counts(table, "samples", "instances", *TRANSITIONS, "no_answer")
 
@@ -128,7 +130,9 @@ def accuracy_table(records: pd.DataFrame) -> pd.DataFrame:
         table["instances"] = known.groupby(keys).size()
         table["correct"] = known.groupby(keys)["right"].sum()
         table = with_interval(
-            table, "accuracy", stats.mean(known.right, known.image, pd.MultiIndex.from_frame(known[keys]))
+            table,
+            "accuracy",
+            stats.rate(known.right, np.ones(len(known)), known.image, pd.MultiIndex.from_frame(known[keys])),
         )
         table["chance"] = known.groupby(keys)["chance"].mean()
         table["no_answer"] = block[block.answer.isna()].groupby(keys).size()

@@ -75,7 +75,7 @@ def threshold_table(records: pd.DataFrame) -> pd.DataFrame:
     left = found.threshold.notna()
     grouped = found.groupby("family", sort=False)
     table = grouped.size().to_frame("samples").assign(left=left.groupby(found.family).sum())
-    table = with_interval(table, "left_share", stats.mean(left, found.image_id, found.family))
+    table = with_interval(table, "left_share", stats.rate(left, np.ones(len(left)), found.image_id, found.family))
     table = with_interval(table, "threshold", stats.mean(found.threshold, found.image_id, found.family))
     for name, q in (("lower", 0.25), ("median", 0.5), ("upper", 0.75)):
         table[name] = grouped.threshold.quantile(q)
@@ -100,13 +100,13 @@ def attack_table(records: pd.DataFrame, rule: str = "paper") -> pd.DataFrame:
     own, noise = rows[~rows.noise], rows[rows.noise]
     table = own.groupby(keys, sort=False)["sample"].nunique().to_frame("samples")
     for name in ("success", "flip"):
-        found = stats.mean(own[name], own.image, pd.MultiIndex.from_frame(own[keys]))
+        found = stats.rate(own[name], own.one, own.image, pd.MultiIndex.from_frame(own[keys]))
         table = with_interval(table, f"{name}_rate", _keyed(found, keys))
     tests, ends = [], {"value": "", "low": "_low", "high": "_high"}
     for key in table.index:
         pair = [part[(part[keys] == list(key)).all(axis=1)] for part in (own, noise)]
         pair[0], pair[1] = pair[0].assign(hit=pair[0].success.astype(float)), pair[1].assign(hit=pair[1].flip * 1.0)
-        control = stats.mean(pair[1].hit, pair[1].image) if len(pair[1]) else None
+        control = stats.rate(pair[1].hit, pair[1].one, pair[1].image) if len(pair[1]) else None
         test = stats.paired_difference(*pair, "hit", "one", on="sample", cluster="image")
         either = pd.concat([part.groupby("sample").hit.max() for part in pair], axis=1, join="inner") > 0
         bounds = dict.fromkeys(("value", "low", "high"), np.nan) if control is None else control.iloc[0]
@@ -242,7 +242,7 @@ def _rates(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     groups = pd.MultiIndex.from_frame(rows[keys])
     grouped = rows.groupby(keys, sort=False)
     table = grouped["sample"].nunique().to_frame("samples").assign(instances=grouped.size())
-    table = with_interval(table, "IFR", _keyed(stats.mean(rows.flip, rows.image, groups), keys))
+    table = with_interval(table, "IFR", _keyed(stats.rate(rows.flip, rows.one, rows.image, groups), keys))
     table = with_interval(table, "margin", _keyed(stats.mean(rows.base_label, rows.image, groups), keys))
     return table.assign(margin_sd=grouped.base_label.std())
 

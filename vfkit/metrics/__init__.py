@@ -9,6 +9,7 @@ from vfkit.measure import (
     spectrum_against,
     spectrum_of,
 )
+from vfkit.metrics.bands import band_finding, band_test
 from vfkit.metrics.drift import (
     cohens_d,
     control_distances,
@@ -33,7 +34,6 @@ from vfkit.metrics.frequency import (
     ablation_table,
     attack_table,
     audit_table,
-    band_test,
     noise_table,
     threshold_table,
     thresholds,
@@ -79,6 +79,7 @@ __all__ = [
     "audit_table",
     "band_edges",
     "band_power",
+    "band_finding",
     "band_test",
     "by_case",
     "by_model",

@@ -44,6 +44,30 @@ def sign_flips(moves, seed: int = 0) -> float:
     return float((beyond + 1) / (_DRAWS + 1))
 
 
+def swaps(first, second, function, seed: int = 0) -> float:
+    """Exact two-sided p of a function of sums being the same on both sides, against swapping sides within images.
+
+    Args:
+        first, second: sums [column, image] of the same images on either side.
+        function: of one array of sums per column to an array of values.
+    """
+    first, second = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    moved = np.flatnonzero((first != second).any(axis=0))
+    if not first.shape[1] or not len(moved):
+        return 1.0 if first.shape[1] else np.nan
+    few = len(moved) <= _EXACT
+    swapped = (
+        np.arange(2 ** len(moved))[:, None] >> np.arange(len(moved)) & 1
+        if few
+        else np.random.default_rng(seed).integers(0, 2, (_DRAWS, len(moved)))
+    ).astype(float)
+    change = (first - second)[:, moved] @ swapped.T  # [column, draw]
+    drawn = function(*(first.sum(axis=1)[:, None] - change)) - function(*(second.sum(axis=1)[:, None] + change))
+    value = function(*first.sum(axis=1)) - function(*second.sum(axis=1))
+    beyond = (np.abs(drawn) >= abs(value) - 1e-9).sum()
+    return float(beyond / len(swapped)) if few else float((beyond + 1) / (_DRAWS + 1))
+
+
 def contrast(
     first: pd.DataFrame,
     second: pd.DataFrame,
@@ -81,7 +105,8 @@ def of_images(events, trials, other_events, other_trials, bound: float = 0.0) ->
     found = stats.difference(*columns, image).iloc[0] if len(image) else {}
     a, n, b, m = columns
     rates = [float(stats.divide(top.sum(), bottom.sum())) for top, bottom in ((a, n), (b, m))]
-    sides = [stats.divide(top, np.full(len(top), bottom.sum())) for top, bottom in ((a, n), (b, m))]
+    pooled = stats.divide(a.sum() + b.sum(), n.sum() + m.sum())  # what both would be if they did not differ
+    sides = [stats.divide(top - pooled * low, np.full(len(top), low.sum())) for top, low in ((a, n), (b, m))]
     alike = False
     if bound:
         within = [
@@ -91,7 +116,7 @@ def of_images(events, trials, other_events, other_trials, bound: float = 0.0) ->
         alike = bool(within[0]["high"] < 0 and within[1]["low"] > 0)
     return {
         "samples": len(image),
-        "images": int(((n > 0) & (m > 0)).sum()),
+        "images": int(min((n > 0).sum(), (m > 0).sum())),
         "eventful": int(((a > 0) | (b > 0)).sum()),
         "first": rates[0],
         "second": rates[1],

@@ -174,7 +174,7 @@ def plot_ranks(flips: pd.DataFrame, ranks: pd.DataFrame) -> np.ndarray:
         flips: `metrics.flip_table` by model (`metrics.by_model`). ranks: of `metrics.rank_agreement`.
 
     Returns:
-        Axes [data set, 2]: IFR of HI's families by model, shaded by rank; Spearman's rho of each pair, with intervals.
+        Axes [data set, 2]: IFR of HI's families by model, shaded by rank; Spearman's rho of each pair, with its p.
     """
     datasets = list(flips["dataset"].unique())
     models = list(flips["model"].unique())
@@ -204,7 +204,7 @@ def _agreement(ax: Axes, ranks: pd.DataFrame, models: list[str]) -> None:
     for row in pairs.to_dict("records"):
         x, y = sorted((models.index(row["model"]), models.index(row["other"])))
         values[y - 1, x] = row["rho"]
-        bounds = f"\n[{row['rho_low']:.2f}, {row['rho_high']:.2f}]" if row["rho_low"] == row["rho_low"] else ""
+        bounds = f"\np = {row['p']:.3f}" if row["p"] == row["p"] else ""
         texts[y - 1][x] = f"{row['rho']:.2f}{bounds}" if row["rho"] == row["rho"] else "-"
     if not len(pairs):
         ax.set_axis_off()

@@ -63,6 +63,7 @@ from vfkit.metrics.vfat import vfat_answers, vfat_scores, vfat_table, vrs
 from vfkit.metrics.vfat_compare import (
     vfat_correlations,
     vfat_differences,
+    vfat_interaction,
     vfat_pressure,
     vfat_scaling,
     vfat_transitions,
@@ -128,6 +129,7 @@ __all__ = [
     "vfat_differences",
     "vfat_drift",
     "vfat_finding",
+    "vfat_interaction",
     "vfat_moves",
     "vfat_pressure",
     "vfat_scaling",

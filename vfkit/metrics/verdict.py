@@ -118,10 +118,11 @@ def verdict(
         f"{says if base.FPR == base.FPR else ''}. {where} it says Yes to "
         f"{rules.shown(priors, 'blank_yes_rate')} of all questions. Verdict: "
     )
-    return start + _words(table, min_gap)
+    return start + verdict_words(table, min_gap)
 
 
-def _words(table: pd.DataFrame, min_gap: float) -> str:
+def verdict_words(table: pd.DataFrame, min_gap: float = MIN_GAP) -> str:
+    """What a verdict table (indexed by `name`) amounts to; the verdict's name ends at the first full stop."""
     holds = table.holds.to_dict()
     of = {
         name: rules.shown(row, "value")

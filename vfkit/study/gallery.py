@@ -1,20 +1,21 @@
-"""What a run's flips look like: the images are not kept, so they are made again from the run's own choices."""
+"""Example images of a run for galleries; they are not kept, so they are made again from the run's config."""
 
 import json
 from typing import Any
 
 import pandas as pd
 
+from vfkit.datasets import DatasetUnavailable
 from vfkit.images import content_hash, load_image
 from vfkit.perturb import ATTACKS, natural_suite
 from vfkit.study.run import Run
 
 
 def flipped(run: Run, n: int = 6) -> list[dict[str, Any]]:
-    """Instances whose answer flipped, as `vfkit.figures.plot_gallery` takes them.
+    """Collect instances whose answer flipped, for `vfkit.figures.plot_gallery`.
 
-    The largest base margins first, since an answer lost from certainty says most, and families in turn, so that one
-    family does not fill the gallery. Fewer than `n` where fewer flipped.
+    Largest base margins first, families in turn, so that one family does not fill the gallery. Fewer than `n` if fewer
+    flipped; none, with a message, if the data set is not available.
 
     Raises:
         RuntimeError: the images made again are not those the run read (its dataset or the code has changed).
@@ -29,8 +30,8 @@ def flipped(run: Run, n: int = 6) -> list[dict[str, Any]]:
 
 
 def adversarial(run: Run) -> list[dict[str, Any]]:
-    """One adversarial image of each attack, as `vfkit.figures.plot_adversarial` takes them: of its largest eps, one
-    that flipped if any did, and of those the surest base answer."""
+    """Collect one adversarial image of each attack, for `vfkit.figures.plot_adversarial`: at its largest eps, flipped
+    if any did, with the largest base margin."""
     rows = run.records()
     rows = rows[rows.family.isin(ATTACKS) & rows.prediction.notna()]
     base = run.records().query("family == 'base'").set_index("sample_id").margin
@@ -42,9 +43,43 @@ def adversarial(run: Run) -> list[dict[str, Any]]:
     return _items(run, chosen)
 
 
+def answered(run: Run, answers: pd.DataFrame) -> list[dict[str, Any]]:
+    """Collect one V-FAT answer for each level and outcome, for `vfkit.figures.plot_vfat_gallery`.
+
+    Items in turn, so that one item does not fill the gallery; outcomes that a level does not have are left out.
+
+    Args:
+        run: a run over V-FAT samples, whose images are opened again.
+        answers: of `vfkit.metrics.vfat_answers`, of this run and of one reading.
+
+    Returns:
+        Dicts of `image` (PIL), `question`, `hint`, `answer`, `truth`, `trap`, `level`, `format`, `outcome`.
+    """
+    samples = {sample.id: sample for sample in run.config.load_samples()}
+    rows = answers[answers.sample_id.isin(samples)].sort_values(["level", "outcome", "sample_id"], kind="stable")
+    rows = rows.assign(turn=rows.groupby("item").cumcount()).sort_values("turn", kind="stable")
+    chosen = rows.drop_duplicates(["level", "outcome"]).sort_values(["level", "outcome"], kind="stable")
+    return [
+        {
+            "image": load_image(samples[row.sample_id].images[0], row.sample_id),
+            "question": samples[row.sample_id].question,
+            "hint": samples[row.sample_id].hint,
+            "answer": row.answer,
+            "truth": samples[row.sample_id].meta["truth"],
+            "trap": samples[row.sample_id].meta["trap"],
+            **{name: getattr(row, name) for name in ("level", "format", "outcome")},
+        }
+        for row in chosen.itertuples()
+    ]
+
+
 def _items(run: Run, chosen: pd.DataFrame) -> list[dict[str, Any]]:
     config = run.config
-    samples = config.load_samples()
+    try:
+        samples = config.load_samples()
+    except (DatasetUnavailable, OSError) as reason:
+        print(f"No images to show: {reason}")
+        return []
     by_id = {sample.id: sample for sample in samples}
     suite = natural_suite(config.families, config.family_params)
     kept = run.images().groupby(["sample_id", "instance"]).png.first()

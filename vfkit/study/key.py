@@ -1,4 +1,4 @@
-"""What names a run: everything that its records depend on, and the folder that it is kept in."""
+"""Key of a run: a digest of everything that its records depend on, and the folder named by it."""
 
 import hashlib
 import json
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import vfkit
+from vfkit.datasets import resolve
 from vfkit.models import ModelUnavailable
 from vfkit.perturb import Suite
 from vfkit.study.code import definitions
@@ -26,8 +27,8 @@ ONLY_PROBES = {"controls", "max_new_tokens", "keep_vectors"}  # mean nothing wit
 
 # Where the code that a record depends on begins, and what it reaches that no record depends on.
 ROOTS = (
-    *("vfkit.study.workers.Worker.work", "vfkit.study.work.work", "vfkit.study.job.control_samples"),
-    *("vfkit.perturb.natural_suite", "vfkit.datasets.load_dataset"),
+    *("vfkit.study.workers.Worker", "vfkit.study.work.work", "vfkit.study.job.control_samples"),
+    *("vfkit.perturb.suite.natural_suite", "vfkit.datasets.load_dataset"),
 )
 NOT_RECORDS = (
     *("vfkit.study.store", "vfkit.study.config", "vfkit.study.provenance", "vfkit.study.reuse"),
@@ -41,10 +42,10 @@ PROBES = ("vfkit.measure", "vfkit.readout.greedy")
 
 
 def settings(config: StudyConfig, suite: Suite) -> dict[str, Any]:
-    """The choices of a study besides model and data, in one form: all parameters of the suite, defaults spelled out.
+    """Settings of a study besides model and data, in one form: all parameters of the suite, defaults spelled out.
 
-    What is off (None, False, empty) is left out, so that a field that is added later, and is off by default, leaves the
-    keys of earlier runs as they are.
+    Settings that are off (None, False, empty) are left out, so that a new field that is off by default does not change
+    earlier keys.
     """
     left_out = COVERED if config.probes else COVERED | ONLY_PROBES
     fields = {name: value for name, value in config.key_fields().items() if name not in left_out}
@@ -53,7 +54,7 @@ def settings(config: StudyConfig, suite: Suite) -> dict[str, Any]:
 
 
 def identity(config: StudyConfig, suite: Suite, data: str) -> dict[str, Any]:
-    """All that the records of a run depend on; equal identities are one run, wherever and by whatever name it is kept.
+    """Everything that the records of a run depend on; equal identities are one run, in any folder.
 
     Args:
         data: fingerprint of the samples (`SampleList.fingerprint`).
@@ -104,7 +105,7 @@ def code(config: StudyConfig, suite: Suite, package: Path | None = None) -> dict
     """
     hosted = vfkit.models.is_hosted(config.model)
     chosen = {
-        "vfkit.datasets.LOADERS": [config.dataset],
+        "vfkit.datasets.LOADERS": [resolve(config.dataset, config.dataset_path)[0]],
         "vfkit.models.adapters.ADAPTERS": [] if hosted else [model_type(config.model)],
         "vfkit.perturb.suite._FAMILIES": list(suite.families),
     }
@@ -121,7 +122,7 @@ def _own(without: tuple[str, ...], chosen: tuple[tuple[str, tuple[str, ...]], ..
 
 
 def model_type(source: str) -> str:
-    """The architecture that a checkpoint's config.json names."""
+    """Architecture named by a checkpoint's config.json."""
     folder = vfkit.models.files(vfkit.models.find(source))
     try:
         return json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
@@ -131,17 +132,26 @@ def model_type(source: str) -> str:
 
 def run_folder(config: StudyConfig, key: str) -> Path:
     """`out/<study>/<model>/<dataset>/<key>`; the names are for people, only the key tells runs apart."""
-    names = [safe_name(name) for name in (config.study, config.model, config.dataset)]
+    names = [safe_name(name) for name in (config.study, model_name(config.model), config.dataset)]
     return Path(config.out, *names, key)
 
 
+def model_name(model: str) -> str:
+    """Canonical name of a model given by name, hub id or folder; the given name if it is not available."""
+    try:
+        return vfkit.models.find(model).name
+    except ModelUnavailable:
+        return model
+
+
 def safe_name(name: str) -> str:
-    """A name any file system takes as one folder: `Qwen/Qwen3-VL` -> `Qwen_Qwen3-VL`."""
+    """Turn a name into one that any file system takes as a folder: `Qwen/Qwen3-VL` -> `Qwen_Qwen3-VL`."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name)[-80:].strip("._") or "_"
 
 
 def _version(library: str) -> str | None:
-    """Without the build (`+cpu`), as devices are not part of a run's identity; None where it is not installed."""
+    """Version of a library without its build (`+cpu`), since devices are not part of the identity; None if not
+    installed."""
     try:
         return version(library).split("+")[0]
     except PackageNotFoundError:

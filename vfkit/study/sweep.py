@@ -5,8 +5,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import vfkit
 from vfkit.datasets import SampleList
-from vfkit.models import ModelUnavailable, is_hosted
+from vfkit.models import ModelUnavailable
 from vfkit.perturb import natural_suite
 from vfkit.study.config import StudyConfig
 from vfkit.study.execute import UNAVAILABLE, do, finished_run, stand_in
@@ -22,7 +23,7 @@ def run_sweep(
     progress: bool = True,
     **fields: Any,
 ) -> Sweep:
-    """Do one study for every model on every data set, one model in memory at a time; finished runs are not done again.
+    """Run one study for every model on every data set, one model in memory at a time; finished runs are reused.
 
     Args:
         models: names, hub ids, folders; one or several.
@@ -30,23 +31,24 @@ def run_sweep(
         fields: the other fields of `StudyConfig`, the same for all.
 
     All names are looked up, all data read and, where a run is left to do, models, devices and memory checked before the
-    first run begins. Where weights, data or torch are not available, finished runs of the same config stand in.
+    first run begins. If weights, data or torch are not available, finished runs of the same config are used.
 
     Raises:
         ModelUnavailable: some models are neither available nor have finished runs; the message names all of them.
         ValueError: a name or field that does not exist, or paths that are not as many as data sets.
-        RuntimeError: of a whole data set a model read no sample.
+        RuntimeError: a model read no sample of a data set.
     """
     models, datasets = names(models), [datasets] if isinstance(datasets, str) else list(datasets)
     paths = [dataset_paths] if isinstance(dataset_paths, str) else list(dataset_paths or [None] * len(datasets))
     if not datasets or len(paths) != len(datasets):
         raise ValueError(f"a sweep needs data sets, and a path (or None) for each: {len(datasets)} and {len(paths)}")
     suite = natural_suite(fields.get("families"), fields.get("family_params"))
-    configs = {
-        (dataset, model): StudyConfig(model=model, dataset=dataset, dataset_path=path, **fields)
+    made = [
+        StudyConfig(model=model, dataset=dataset, dataset_path=path, **fields)
         for dataset, path in dict(zip(datasets, paths, strict=True)).items()
         for model in models
-    }
+    ]
+    configs = {(config.dataset, config.model): config for config in made}  # a table is called by its file
     rows: dict[str, dict[str, Any]] = {}
     samples: dict[str, SampleList] = {}
     runs: dict[tuple[str, str], Run | None] = {}
@@ -56,7 +58,7 @@ def run_sweep(
             rows[model] = rows.get(model) or about(model)
             samples[dataset] = samples.get(dataset) or config.load_samples()
             runs[dataset, model] = finished_run(config, suite, samples[dataset])
-            if runs[dataset, model] is None and not is_hosted(model):
+            if runs[dataset, model] is None and not vfkit.models.is_hosted(model):
                 import torch  # noqa: F401  without it nothing can be read
         except UNAVAILABLE as reason:
             try:
@@ -67,19 +69,21 @@ def run_sweep(
     if gone:
         raise several(list(gone.values()), len(models))
     table = ordered([rows[model] for model in models])
-    todo = dict.fromkeys(model for (_, model), run in runs.items() if run is None and not is_hosted(model))
+    todo = dict.fromkeys(model for (_, model), run in runs.items() if run is None and not vfkit.models.is_hosted(model))
     if todo:
         from vfkit.models.load import check  # needs torch, which looking at finished runs does not
 
         every(list(todo), lambda model: check(model, config.device, config.dtype))
     named = dict(zip(table.source, table.model, strict=True))
-    done = {}
+    done: dict[tuple[str, str], Run] = {}
     for (dataset, model), config in configs.items():
         print(f"{named[model]} on {dataset}:", end=" ", flush=True)
-        run = runs[dataset, model]
-        if run is None or dataset in samples:
+        finished = runs[dataset, model]
+        if finished is None or dataset in samples:
             run = do(config, suite, samples[dataset], progress)
             _release()
+        else:
+            run = finished
         n = run.manifest["samples"]
         if n["done"] == n["failed"]:
             where = run.folder / "errors"
@@ -89,7 +93,7 @@ def run_sweep(
 
 
 def _release() -> None:
-    """Give back what the last model held, so that the next finds the room."""
+    """Free the memory of the last model."""
     gc.collect()
     if "torch" in sys.modules:
         sys.modules["torch"].cuda.empty_cache()

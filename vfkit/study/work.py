@@ -24,7 +24,7 @@ Model = Callable[[], Reader]
 
 
 class Done(NamedTuple):
-    """What became of a chunk.
+    """Result of a chunk.
 
     Args:
         samples, failed: how many; failed ones have no base.
@@ -48,7 +48,7 @@ class Done(NamedTuple):
 
 
 class Read(NamedTuple):
-    """An instance of a sample with its readout, or the exception in its place; None where it does not apply."""
+    """An instance of a sample with its readout, or with an exception, or None if it does not apply."""
 
     base: Base
     instance: Instance
@@ -109,11 +109,12 @@ def _open(job: Job, errors: list[dict]) -> list[Request]:
 
 
 def _kept(job: Job, sample: Sample, images: tuple[Image, ...]) -> Base | None:
-    """The base of a sample whose rows another run holds; None where that run read other images."""
-    if sample.id not in job.kept:
-        return None
-    kept = kept_sample(*job.kept[sample.id], sample)
-    return Base(sample, images, kept, None, kept.image_id) if kept.image_id == image_hash(images) else None
+    """The base of a sample whose rows other runs hold; None where those runs read other images."""
+    for place in job.kept.get(sample.id, ()):
+        kept = kept_sample(*place, sample)
+        if kept.image_id == image_hash(images):
+            return Base(sample, images, kept, None, kept.image_id)
+    return None
 
 
 def _bases(job: Job, model: Model, opened: list[Request], errors: list[dict]) -> list[Base]:
@@ -147,7 +148,7 @@ def _perturbed(job: Job, bases: list[Base], errors: list[dict]) -> list[tuple[Ba
 
 
 def _adversarial(job: Job, model: Model, bases: list[Base], errors: list[dict]) -> list[tuple[Base, Instance]]:
-    """What the suite's attacks make of all bases; `errors` gains a row for each image that fails."""
+    """Make the instances of the suite's attacks; `errors` gains a row for each image that fails."""
     if not job.suite.attacks or not bases:
         return []
     from vfkit.attack import attacked
@@ -180,6 +181,10 @@ def _controls(job: Job, bases: list[Base], errors: list[dict]) -> list[tuple[Bas
             images, image_id = opened[partner.id]
             if image_id != base.image_id:
                 wanted.append(Instance(CONTROL, partner.id, {}, images))
+        if len(wanted) < job.config.controls and job.config.probes:
+            why = "there are no more samples on other images that open"
+            few = LookupError(f"{len(wanted)} of {job.config.controls} control images: {why}")
+            errors.append(error_row(base.sample.id, CONTROL, "control", few))
         if isinstance(base.readout, Kept):
             wanted = base.readout.lacking(wanted)
         plan += [(base, one) for one in wanted]

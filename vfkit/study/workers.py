@@ -1,4 +1,4 @@
-"""Who reads the chunks of a job: a worker in this process, or workers of Ray on one machine or many.
+"""Workers that read the chunks of a job: one in this process, or workers of Ray on one machine or several.
 
 On Ray each worker is a process with its own model; this process, which holds the run's lock, hands chunks out and
 adopts the parts that come back.
@@ -7,7 +7,7 @@ adopts the parts that come back.
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -30,11 +30,12 @@ class Worker:
 
     def __init__(self, config: StudyConfig, say: Say = lambda text: None):
         self.config, self.say = config, say
-        self.vlm, self.unverified, self.overhead = None, config.verify, 0.0
+        self.vlm: Any = None
+        self.unverified, self.overhead = config.verify, 0.0
 
     def work(self, job: Job) -> Done:
         """Read the samples of a job as one chunk and write them as one part in its folder."""
-        before = Counter(self.vlm.counters) if self.vlm else Counter()
+        before: Counter[str] = Counter(self.vlm.counters) if self.vlm else Counter()
         done = work(job, self.model, self.unverified)
         self.unverified -= done.verified
         self.overhead += done.checking
@@ -60,8 +61,8 @@ class Worker:
         return self.vlm
 
 
-def local(job: Job, who: dict[str, Any], say: Say) -> Iterator[Done]:
-    """Chunk after chunk in this process."""
+def local(job: Job, who: dict[str, Any], say: Say) -> Generator[Done, None, None]:
+    """Read chunk after chunk in this process."""
     worker = Worker(job.config, say)
     for chunk in job.chunks():
         yield worker.work(chunk)
@@ -100,8 +101,8 @@ class Remote(Worker):
         return super().work(job)
 
 
-def on_ray(job: Job, who: dict[str, Any], say: Say) -> Iterator[Done]:
-    """Chunks in the order in which workers finish them. A chunk whose worker died is given to a new one.
+def on_ray(job: Job, who: dict[str, Any], say: Say) -> Generator[Done, None, None]:
+    """Yield chunks in the order in which workers finish them. A chunk whose worker died is given to a new one.
 
     An existing cluster is joined (`RAY_ADDRESS`, or one started on this machine by `ray start`), else one is started
     for this run. The run's folder, the working directory and the images must be reachable by the same paths from every
@@ -129,10 +130,12 @@ def on_ray(job: Job, who: dict[str, Any], say: Say) -> Iterator[Done]:
             workers.append(remote.remote(config, who, place))
             return workers[-1]
 
-        waiting, deaths = deque(job.chunks()), Counter()
+        waiting = deque(job.chunks())
+        deaths: Counter[str] = Counter()
         n = min(n, len(waiting))
         say(f"starting {n} worker{'s' * (n > 1)}, each of which loads {config.model}")
-        idle, busy = [hire() for _ in range(n)], {}
+        idle = [hire() for _ in range(n)]
+        busy: dict[Any, Any] = {}
         while waiting or busy:
             while waiting and idle:
                 worker, chunk, staged = idle.pop(), waiting.popleft(), store.staging(folder, uuid4().hex)
@@ -177,7 +180,7 @@ def _ray() -> ModuleType:
 
 
 def _room(config: StudyConfig, cluster: dict[str, float]) -> tuple[int, dict[str, float]]:
-    """How many workers there are to be, and what each holds of the cluster."""
+    """Return the number of workers and the resources of each."""
     gpus = config.gpus_per_worker
     if gpus is None:
         gpus = 1.0 if cluster.get("GPU") else 0.0

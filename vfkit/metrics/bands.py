@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from vfkit.metrics import rules
+from vfkit.metrics.frames import need
 from vfkit.metrics.frequency import attack_rows, spectral_rows
 
 BOUND = 0.25  # share of the mean of both rates within which low and high count as alike
@@ -73,6 +74,7 @@ def band_test(
 
 def band_finding(table: pd.DataFrame) -> str:
     """What the three tests of `band_test` say together, in Markdown: one line each, then the weight of all."""
+    need(table, "tests", "headline", "test", "eps", "cutoff", "verdict")
     found = table[table["headline"]]
     lines = []
     for _, row in found.iterrows():

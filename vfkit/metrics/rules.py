@@ -108,7 +108,7 @@ def of_images(events, trials, other_events, other_trials, bound: float = 0.0) ->
     pooled = stats.divide(a.sum() + b.sum(), n.sum() + m.sum())  # what both would be if they did not differ
     sides = [stats.divide(top - pooled * low, np.full(len(top), low.sum())) for top, low in ((a, n), (b, m))]
     alike = False
-    if bound:
+    if bound and len(image):
         within = [
             stats.of_sums(columns, _beyond(bound, sign), image, kind="difference", level=0.9).iloc[0]
             for sign in (-1, 1)

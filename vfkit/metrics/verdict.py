@@ -29,7 +29,8 @@ CRITERIA = {
     "prior_no": "of the hallucinations, the share to which the blank image says Yes, too, is below one half",
     "fall": "of all questions whose truth is No, fewer are answered Yes on perturbed than on base images: base minus "
     "perturbed false-positive rate is above 0",
-    "unchanged": f"the false-positive rates of base and perturbed images differ by less than {ALIKE:.0%} of their mean",
+    "unchanged": f"the false-positive rates of base and perturbed images differ by less than {ALIKE:.0%} of their mean, "
+    f"although answers change on {rules.EVENTFUL} images or more",
     "hits_fall": "at the margins of hallucinations, truths are lost as well: Yes -> No minus No -> Yes, as a share of "
     "the instances whose truth is Yes, is above 0",
     "fragile": "at the same margins, that share is larger where the truth is No than where it is Yes",

@@ -14,17 +14,15 @@ from vfkit.metrics.drift import distance_column
 from vfkit.metrics.frames import (
     ANSWERS,
     base_value,
-    by_family,
     counted_rows,
     family_order,
-    intervals,
     numbers,
     require,
     rows_of,
     split_answers,
-    with_counts,
     with_union,
 )
+from vfkit.metrics.tabulate import count, distinct, family_index, mean, ratio, spread, tabulate, total
 
 COEFFICIENTS = ("spearman", "pearson")
 
@@ -34,30 +32,26 @@ def dirichlet_table(records: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         Rows (`family`, `answer` in all / kept / flipped) over counted instances with finite energies: `samples`,
-        `instances`; `delta` = mean over instances of perturbed - base energy per edge, with its interval, and
-        `delta_sd` over instances; `base`, the mean base energy per edge, with its interval; `delta_sum`, with interval
-        and SD, the same of the sums over the grid; `grid_changed`, the instances whose grid is not the base image's:
-        there a sum changes by the number of edges alone.
+        `images`, `instances`; `delta` = mean over instances of perturbed - base energy per edge, with its interval, and
+        `delta_sd` over instances; `deviation`, the mean of |delta|, with interval and SD; `base`, the mean base energy
+        per edge, with its interval; `delta_sum`, with interval and SD, the change of the sums over the grid;
+        `grid_changed`, the instances whose grid is not the base image's: there a sum changes by the number of edges.
     """
-    names = {"mean": "dirichlet", "sum": "dirichlet_sum"}
-    require(records, *names.values(), "grid")
-    rows = rows_of(records).assign(**{name: numbers(records[column]) for name, column in names.items()})
+    require(records, "dirichlet", "dirichlet_sum", "grid")
+    rows = rows_of(records).assign(per_edge=numbers(records["dirichlet"]), whole=numbers(records["dirichlet_sum"]))
     rows["grid"] = records["grid"].to_numpy(dtype=object)
-    rows = rows.assign(base_mean=base_value(rows, "mean"), base_sum=base_value(rows, "sum"))
-    base_grid = rows["sample"].map(rows[rows.is_base].set_index("sample")["grid"])
-    rows["delta"], rows["delta_sum"] = rows["mean"] - rows["base_mean"], rows["sum"] - rows["base_sum"]
-    rows["grid_changed"] = rows["grid"] != base_grid
+    rows["before"] = base_value(rows, "per_edge")
+    rows["delta"], rows["delta_sum"] = rows.per_edge - rows.before, rows.whole - base_value(rows, "whole")
+    rows["deviation"] = rows.delta.abs()
+    rows["grid_changed"] = rows.grid != rows["sample"].map(rows[rows.is_base].set_index("sample")["grid"])
     rows = split_answers(counted_rows(with_union(rows)))
     rows = rows[np.isfinite(rows[["delta", "delta_sum"]]).all(axis=1)]
-    grouped = rows.groupby(["family", "answer"])
-    table = by_family(rows, answer=ANSWERS)
-    table["samples"], table["instances"] = grouped["sample"].nunique(), grouped.size()
-    one = {"delta": "delta", "base": "base_mean", "delta_sum": "delta_sum"}
-    table = intervals(table, rows, {name: (rows[column], rows.one) for name, column in one.items()})
-    for name in ("delta", "delta_sum"):
-        table[f"{name}_sd"] = grouped[name].std()
-    table["grid_changed"] = grouped["grid_changed"].sum()
-    return with_counts(table, "samples", "instances", "grid_changed")
+    columns = {"samples": distinct("sample"), "images": distinct("image"), "instances": count()}
+    columns |= {"delta": mean("delta"), "delta_sd": spread("delta")}
+    columns |= {"deviation": mean("deviation"), "deviation_sd": spread("deviation"), "base": mean("before")}
+    columns |= {"delta_sum": mean("delta_sum"), "delta_sum_sd": spread("delta_sum")}
+    columns |= {"grid_changed": total("grid_changed")}
+    return tabulate(rows, family_index(rows, answer=ANSWERS), columns).reset_index()
 
 
 def spectrum_table(records: pd.DataFrame, bands: tuple[str, ...] = BANDS) -> pd.DataFrame:
@@ -65,29 +59,22 @@ def spectrum_table(records: pd.DataFrame, bands: tuple[str, ...] = BANDS) -> pd.
 
     Returns:
         Rows (`family`, `band`, `answer` in all / kept / flipped) over counted instances with finite power: `samples`,
-        `instances`, and with their intervals: `base` and `power`, mean band power of base and perturbed image;
-        `delta` = power - base; `relative` = delta / base, of these means, so that nearly blank images do not rule it;
-        `coherence` and `phase`, the mean coherence with the base and its power-free form, where they are defined.
+        `images`, `instances`, and with their intervals: `base` and `power`, mean band power of base and perturbed
+        image; `delta` = power - base; `relative` = delta / base, of these means, so that nearly blank images do not
+        rule it; `coherence` and `phase`, the mean coherence with the base and its power-free form, where defined.
     """
     require(records, *(f"{name}_{band}" for name in MEASURES for band in bands))
-    slim, tables = rows_of(records), []
+    slim, parts = rows_of(records), []
     for band in bands:
-        rows = slim.assign(**{name: numbers(records[f"{name}_{band}"]) for name in MEASURES})
+        rows = slim.assign(band=band, **{name: numbers(records[f"{name}_{band}"]) for name in MEASURES})
         rows["before"] = base_value(rows, "power")
-        rows["delta"] = rows.power - rows.before
-        rows = split_answers(counted_rows(with_union(rows)))
-        rows = rows[np.isfinite(rows.delta)]
-        grouped = rows.groupby(["family", "answer"])
-        table = by_family(rows, answer=ANSWERS).assign(band=band)
-        table["samples"], table["instances"] = grouped["sample"].nunique(), grouped.size()
-        means = {"base": "before", "power": "power", "delta": "delta", "coherence": "coherence", "phase": "phase"}
-        ratios = {name: (rows[column], rows.one) for name, column in means.items()}
-        table = intervals(table, rows, ratios | {"relative": (rows.delta, rows.before)})
-        tables.append(with_counts(table, "samples", "instances"))
-    table = pd.concat(tables, ignore_index=True)
-    order = {family: i for i, family in enumerate(family_order(table))}
-    table = table.sort_values("family", key=lambda f: f.map(order), kind="stable", ignore_index=True)
-    return table[["family", "band", "answer", *(name for name in table if name not in ("family", "band", "answer"))]]
+        parts.append(rows.assign(delta=rows.power - rows.before))
+    rows = split_answers(counted_rows(with_union(pd.concat(parts, ignore_index=True))))
+    rows = rows[np.isfinite(rows.delta)]
+    columns = {"samples": distinct("sample"), "images": distinct("image"), "instances": count(), "base": mean("before")}
+    columns |= {name: mean(name) for name in ("power", "delta", "coherence", "phase")}
+    index = family_index(rows, band=bands, answer=ANSWERS)
+    return tabulate(rows, index, columns | {"relative": ratio("delta", "before")}).reset_index()
 
 
 def inside_correlations(

@@ -15,6 +15,7 @@ from vfkit.datasets import LOADERS, Rows
 from vfkit.images import content_hash, load_image
 from vfkit.perturb import ATTACKS, frequency, natural_suite
 from vfkit.readout import gradient
+from vfkit.readout.batch import question
 from vfkit.sample import Sample
 from vfkit.study.gallery import adversarial, flipped
 
@@ -39,7 +40,7 @@ def planes(images, kind=torch.float32):
 
 
 def scored(vlm, samples, images, rule="paper", **options):
-    questions = [gradient.question(vlm, sample, each) for sample, each in zip(samples, images, strict=True)]
+    questions = [question(vlm, sample, each) for sample, each in zip(samples, images, strict=True)]
     return gradient.option_scores(vlm, questions, [planes(each) for each in images], rule, **options)
 
 
@@ -77,10 +78,10 @@ def test_gradients_agree_with_finite_differences(samples):
     vlm.model.double().requires_grad_(False)
     vlm.dtype = torch.float64
     sample, images = samples[0], opened(samples[0])
-    question, (clean,) = gradient.question(vlm, sample, images), planes(images, torch.float64)
+    asked, (clean,) = question(vlm, sample, images), planes(images, torch.float64)
 
     def margin(plane):
-        (scores,) = gradient.option_scores(vlm, [question], [(plane,)], "paper", exact=False)
+        (scores,) = gradient.option_scores(vlm, [asked], [(plane,)], "paper", exact=False)
         return scores[0] - scores[1]
 
     plane = clean.clone().requires_grad_()
@@ -97,9 +98,9 @@ def test_gradients_agree_with_finite_differences(samples):
 
 def test_values_are_of_the_rounded_image_and_gradients_of_the_floats(vlm, samples):
     sample, images = samples[0], opened(samples[0])
-    question, (clean,) = gradient.question(vlm, sample, images), planes(images)
+    asked, (clean,) = question(vlm, sample, images), planes(images)
     off = (clean + 0.4 / 255).clamp(0, 1).requires_grad_()  # rounds back to the image
-    (scores,) = gradient.option_scores(vlm, [question], [(off,)], "paper")
+    (scores,) = gradient.option_scores(vlm, [asked], [(off,)], "paper")
     np.testing.assert_allclose(scores.detach().numpy(), vfkit.read(vlm, sample, probes=False).scores(), atol=1e-4)
     assert torch.autograd.grad(scores[0], off)[0].abs().max() > 0
 
@@ -113,7 +114,7 @@ def test_every_architecture_passes_its_gradient(tiny_vlm, name):
         pixels = draw.integers(0, 256, (n_images, height, width, 3), dtype=np.uint8)
         images.append(tuple(Image.fromarray(each) for each in pixels))
     leaves = [tuple(plane.requires_grad_() for plane in planes(each)) for each in images]
-    questions = [gradient.question(vlm, *pair) for pair in zip(samples, images, strict=True)]
+    questions = [question(vlm, *pair) for pair in zip(samples, images, strict=True)]
     scores = gradient.option_scores(vlm, questions, leaves, "paper")
     for sample, each, found in zip(samples, images, scores, strict=True):
         expected = vfkit.read(vlm, sample, each, probes=False).scores()

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import vfkit
-from vfkit.datasets import DatasetUnavailable, load_dataset, mmmu, pope, seedbench
-from vfkit.datasets.files import ImageFolders, answer_index
+from vfkit.datasets import DatasetUnavailable, load_dataset, mmmu, pope
+from vfkit.datasets.files import ImageFolders
+from vfkit.datasets.rows import Cell
+from vfkit.datasets.samples import decide
 from vfkit.images import content_hash, load_image
 
 
@@ -94,7 +96,7 @@ def test_seedbench_holds_no_images(tmp_path):
     write_tsv(tmp_path / "a.tsv", [seed_row(i) for i in range(3)])
     for sample in load_dataset("seedbench", path=tmp_path):
         (source,) = sample.images
-        assert isinstance(source, seedbench.Cell)
+        assert isinstance(source, Cell)
         assert not any(isinstance(value, bytes) or len(str(value)) > 1000 for value in vars(source).values())
 
 
@@ -244,9 +246,8 @@ def test_answers_as_letter_text_or_index_mean_the_same(options, data):
     asked = [letter, letter.lower(), f" {letter} ", str(index)]
     if len(options[index].strip()) > 1:  # a text of one letter is a letter
         asked += [options[index], options[index].strip()]
-    assert {answer_index(answer, options) for answer in asked} == {index}
-    with pytest.raises(ValueError, match="is none of its"):
-        answer_index(str(len(options)), options)
+    assert [decide([(answer, options)]) for answer in asked] == [[index]] * len(asked)
+    assert "is none of its" in str(decide([(str(len(options) + 1), options)])[0])
 
 
 # --- MMMU -------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from vfkit import figures, metrics, paper
 from vfkit.datasets import load_dataset
 from vfkit.measure import change
 from vfkit.perturb import NATURAL_FAMILIES, natural_suite
-from vfkit.readout import engine, rules
+from vfkit.readout import rules
+from vfkit.readout.batch import Question
 from vfkit.readout.engine import read_many
 from vfkit.readout.verify import compare
 from vfkit.sample import Sample
@@ -459,14 +460,14 @@ def test_a_row_stays_within_the_batch_and_one_that_fails_costs_no_other(vlm, mon
     before = vlm.counters["encodes"]
     halves = read_many(vlm, [(sample, images) for sample in samples], batch_tokens=150)
     assert 1 < vlm.counters["encodes"] - before < 6
-    grow = engine._grow_request
+    grow = Question.grow
 
-    def broken(row, closing, asked):
-        if asked.sample.id == samples[3].id:
+    def broken(self, row, closing):
+        if self.sample.id == samples[3].id:
             raise ValueError("this question alone")
-        return grow(row, closing, asked)
+        return grow(self, row, closing)
 
-    monkeypatch.setattr(engine, "_grow_request", broken)
+    monkeypatch.setattr(Question, "grow", broken)
     some = read_many(vlm, [(sample, images) for sample in samples])
     assert [type(one).__name__ for one in some] == [*["Readout"] * 3, "ValueError", *["Readout"] * 2]
     for one, other, expected in zip(some, halves, whole, strict=True):

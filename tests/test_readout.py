@@ -10,6 +10,7 @@ from PIL import Image
 import vfkit
 from vfkit.images import content_hash
 from vfkit.readout import engine, rules
+from vfkit.readout.batch import grouped
 from vfkit.readout.oracle import read_oracle
 from vfkit.readout.readout import Readout
 from vfkit.readout.verify import VerifyError, compare, verify
@@ -68,7 +69,7 @@ def encoded(vlm):
 @pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5], [5, 3, 1, 4, 2, 0]])
 def test_engine_equals_oracle(vlm, expected, batch, order):
     requests = [_requests()[index] for index in order]
-    longest = max(group.length for group in engine._group(vlm, requests, False, [None] * len(requests)))
+    longest = grouped(vlm, requests, False, 8192)[0][0].n_tokens
     readouts = engine.read_many(vlm, requests, probes=False, batch_tokens=batch * longest)
     for index, readout in zip(order, readouts, strict=True):
         bare = Readout(expected[index].labels, expected[index].option_texts, **expected[index].parts())
@@ -180,22 +181,23 @@ def test_a_request_that_fails_leaves_the_others_alone(vlm, expected):
 
 
 def test_out_of_memory_is_met_once_with_half_the_batch(vlm, monkeypatch, expected):
-    sizes, forward = [], engine._forward
+    sizes, forward = [], engine.forward_rows
 
-    def small(vlm, rows, *rest):
-        sizes.append(len(rows))
-        if len(rows) > 4:
+    def small(vlm, groups, *rest, **options):
+        sizes.append(len(groups))
+        if len(groups) > 4:
             raise torch.OutOfMemoryError("too much")
-        return forward(vlm, rows, *rest)
+        return forward(vlm, groups, *rest, **options)
 
-    monkeypatch.setattr(engine, "_forward", small)
+    monkeypatch.setattr(engine, "forward_rows", small)
     readouts = engine.read_many(vlm, _requests())
     assert sizes == [8, 4, 4]
     assert [
         _differences(r, Readout(e.labels, e.option_texts, **e.parts())) for r, e in zip(readouts, expected, strict=True)
     ] == [{}] * 8
 
-    monkeypatch.setattr(engine, "_forward", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("never fits")))
+    never = lambda *_, **options: (_ for _ in ()).throw(torch.OutOfMemoryError("never fits"))  # noqa: E731
+    monkeypatch.setattr(engine, "forward_rows", never)
     assert all(isinstance(readout, torch.OutOfMemoryError) for readout in engine.read_many(vlm, _requests()))
 
 

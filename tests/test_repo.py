@@ -1,6 +1,7 @@
 """The repository itself: stripped small notebooks, dependency lists in step, commands that exist, light imports."""
 
 import ast
+import importlib
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import vfkit
 from vfkit.notebook import PARAMETERS
 
 ROOT = Path(__file__).parents[1]
@@ -189,6 +191,16 @@ def test_module_is_short_and_says_what_it_is(path):
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 400
     assert ast.get_docstring(ast.parse(text))
+
+
+def test_editors_see_the_public_names_that_are_there():
+    tree = ast.parse((ROOT / "vfkit" / "__init__.py").read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {alias.asname: node.module for node in block.body for alias in node.names}
+    assert sorted(seen) == vfkit.__all__
+    for name, module in seen.items():
+        assert getattr(vfkit, name) is getattr(importlib.import_module(module), name)
+    assert (ROOT / "vfkit" / "py.typed").is_file()
 
 
 @pytest.mark.parametrize(

@@ -76,8 +76,11 @@ class Stub:
     def is_hosted(self, name):
         return False
 
-    def read_many(self, vlm, requests, probes, batch_tokens):
-        assert vlm is self and probes is False and batch_tokens > 0 and requests
+    def describe(self):
+        return {"device": "cpu"}
+
+    def read_many(self, requests, probes, batch_tokens):
+        assert probes is False and batch_tokens > 0 and requests
         self.before_read()
         self.calls.append(len(requests))
         self.counters["encodes"] += len(requests)
@@ -91,9 +94,9 @@ class Stub:
 
     def install(self, setitem):
         """Put the stub where the study looks for models; `setitem` is monkeypatch's, or dict's own in a subprocess."""
-        for name in ("models", "readout.engine", "readout.verify"):
+        for name in ("models", "readout.verify"):
             module = types.ModuleType(f"vfkit.{name}")
-            for function in ("load_model", "fingerprint", "is_hosted", "read_many", "verify"):
+            for function in ("load_model", "fingerprint", "is_hosted", "verify"):
                 setattr(module, function, getattr(self, function))
             setitem(sys.modules, module.__name__, module)
             package = vfkit.readout if "." in name else vfkit

@@ -17,7 +17,8 @@ from PIL import Image
 import vfkit
 from vfkit import prompts
 from vfkit.datasets import vfat, vlind
-from vfkit.datasets.vfat_items import Item, gap, inside, item_samples
+from vfkit.datasets.files import ImageFolders
+from vfkit.datasets.vfat_items import Item, gap, item_samples
 from vfkit.models import registry
 from vfkit.workshop.items import generate, review
 from vfkit.workshop.items.__main__ import main
@@ -127,9 +128,12 @@ def test_statements_that_differ_in_one_stretch_become_a_gap():
     "name", ["../x.jpg", "a/../../x.jpg", "/etc/passwd", "..\\x.jpg", "C:\\x.jpg", "", None, "a\0b"]
 )
 def test_no_path_of_a_data_file_leads_outside(tmp_path, name):
+    jpg(tmp_path / "data" / "a" / "b.jpg")
+    jpg(tmp_path / "x.jpg")
+    folders = ImageFolders(tmp_path / "data")
     with pytest.raises(ValueError):
-        inside(tmp_path, name)
-    assert inside(tmp_path, "a/../b.jpg") == tmp_path / "b.jpg"
+        folders.find(name)
+    assert folders.find("a/b.jpg") == folders.find("a/b") == str(tmp_path / "data" / "a" / "b.jpg")
 
 
 # --- V-FAT files ------------------------------------------------------------------------------------------------------
@@ -220,7 +224,7 @@ def test_a_line_of_a_v_fat_file_is_what_newlines_set_apart(tmp_path):
     samples = vfkit.load_dataset("vfat", path=tmp_path)
     assert [s.question for s in samples] == ["One\u2028two\u0085three?"]
     found = reasons(samples)
-    assert set(found) == {"vfat.jsonl line 2", "long", "vfat.jsonl line 4"} and "is not in" in found["long"]
+    assert set(found) == {"vfat.jsonl line 2", "long", "vfat.jsonl line 4"} and "there is no image" in found["long"]
     assert "recursion" in found["vfat.jsonl line 2"] and "utf-8" in found["vfat.jsonl line 4"]
 
 
@@ -289,7 +293,7 @@ def blue(sample):
 def check_vlind(samples, errors):
     by_id = {sample.id: sample for sample in samples}
     assert {id.split("/")[0] for id in by_id} == {"1", "2", "3", "7", "11"} and len(by_id) == 30
-    assert [by_id[f"{item}/L1/mcq"].meta["image"] for item in ("1", "2", "3", "11")] == ["3", "3", "9", "3"]
+    assert [by_id[f"{item}/L1/mcq"].meta["candidate"] for item in ("1", "2", "3", "11")] == ["3", "3", "9", "3"]
     assert [blue(by_id[f"{item}/L3/oe"]) for item in ("1", "2", "3")] == [3, 3, 9]
     pixel = np.asarray(vfkit.load_image(by_id["1/L2/mcq"].images[0]))[0, 0]
     assert pixel[0] > 240 and pixel[2] < 20  # yellow: the factual image
@@ -414,7 +418,7 @@ def test_weird_is_read_with_its_annotations(tmp_path):
     assert by_id["1/L3/oe"].hint == "Note the sword." and by_id["1/L2/oe"].hint == prompts.assertion("a phone")
     assert by_id["1/L2/oe"].images[0].endswith("2.png") and by_id["1/L1/mcq"].category == "Functional"
     found = reasons(samples)
-    assert "'images/4'" in found["3"] and "normal" in found["2"] and "no image '9'" in found["9"]
+    assert "'images/4'" in found["3"] and "ordinary, not odd" in found["2"] and "no image '9'" in found["9"]
     assert "leads out" in found["5"] and "answer" in found["1"] and "annotations.jsonl line 8" in found
     assert len(samples.errors) == 9
     with pytest.raises(FileNotFoundError, match="annotat|asked"):

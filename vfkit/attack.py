@@ -18,6 +18,7 @@ from torch import Tensor
 from vfkit.images import load_image, to_png
 from vfkit.perturb import frequency
 from vfkit.readout import gradient
+from vfkit.readout.batch import Question, prefix_length, question
 from vfkit.sample import LETTERS, Instance, Sample
 
 BAND = {"pgd_pixel": "all", "pgd_low": "low", "pgd_high": "high"}
@@ -31,7 +32,8 @@ class Task:
     """One adversarial image (or set of images of one sample) in the making."""
 
     index: int
-    question: gradient.Question
+    question: Question
+    n_tokens: int  # of its row
     images: tuple[Image.Image, ...]
     label: int  # the option whose margin is lowered, or, with a target, raised
     sign: float  # -1: away from the label; +1: towards it
@@ -86,9 +88,9 @@ def attacked(
                 made = [error]
             found[index] += [one for one in made if not isinstance(one, Task)]
             tasks += [one for one in made if isinstance(one, Task)]
-        tasks.sort(key=lambda task: -task.question.tokens)
+        tasks.sort(key=lambda task: -task.n_tokens)
         while tasks:
-            n = max(1, batch_tokens // ROOM // tasks[0].question.tokens)
+            n = max(1, batch_tokens // ROOM // tasks[0].n_tokens)
             for task, done in zip(tasks[:n], _descend_or_fail(vlm, tasks[:n], rule), strict=True):
                 found[task.index] += done
             tasks = tasks[n:]
@@ -102,7 +104,8 @@ def _tasks(vlm, index: int, base, family: str, settings: dict[str, Any]) -> Iter
     sizes = [(image.height, image.width) for image in images]
     if not all(frequency.mask(*size, BAND[family], settings["cutoff"]).any() for size in sizes):
         reason = f"an image is too small to have {BAND[family]} frequencies"
-    asked = None if reason else gradient.question(vlm, sample, images)
+    asked = None if reason else question(vlm, sample, images)
+    n_tokens = 0 if reason else prefix_length(vlm, asked, images) + asked.n_tokens
     for eps in settings["eps"]:
         params = settings | {"eps": eps, "band": BAND[family]}
         name = f"{family}_{255 * eps:g}" + (f"_to_{settings['target']}" if settings["target"] else "")
@@ -110,7 +113,7 @@ def _tasks(vlm, index: int, base, family: str, settings: dict[str, Any]) -> Iter
             yield Instance(family, name, params, (), reason)
         else:
             params |= {"label": label}
-            yield Task(index, asked, images, label, sign, family, params | {"name": name})
+            yield Task(index, asked, n_tokens, images, label, sign, family, params | {"name": name})
 
 
 def _aim(sample: Sample, scores: np.ndarray, target: str) -> tuple[int, float, str]:

@@ -1,13 +1,16 @@
-"""The image door: every image enters the kit here and leaves as an RGB `PIL.Image`."""
+"""Image loading: every image is opened here, as an RGB `PIL.Image`."""
 
 import hashlib
 import io
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
+
+from vfkit.sample import Sample
 
 MAX_SIDE = 1024
 """Longest side that leaves the door, in px."""
@@ -31,7 +34,7 @@ class ImageError(ValueError):
     """An image that cannot be read; the message names the sample, the source and the reason."""
 
 
-def load_image(source: Any, name: str = "") -> Image.Image:
+def load_image(source: Any, name: str = "", shrink: bool = True) -> Image.Image:
     """Opens an image as RGB, 8 bits per channel, longest side at most 1024 px.
 
     EXIF orientation is applied, transparency composited over white, a longer side than 1024 px brought to 1024 by
@@ -46,6 +49,7 @@ def load_image(source: Any, name: str = "") -> Image.Image:
             mode F, from [0, 1]. Other types, and values outside these ranges (NaN too), are an error, since
             guessing a range would make one image black and saturate the next.
         name: what messages call the image: its sample's id.
+        shrink: bring a longer side than 1024 px to 1024.
 
     Returns:
         A new RGB image without metadata.
@@ -59,7 +63,22 @@ def load_image(source: Any, name: str = "") -> Image.Image:
     except Exception as error:  # decoders fail with anything: OSError, SyntaxError, struct.error, zlib.error ...
         prefix = f"{name}: " if name else ""
         raise ImageError(f"{prefix}cannot read {_describe(source)}: {_reason(error)}") from error
-    return _shrink(image)
+    return _shrink(image) if shrink else image
+
+
+def open_images(sample: Sample, sources: Sequence[Any] | None = None) -> tuple[Image.Image, ...]:
+    """A sample's images, or others in their place, each through `load_image`.
+
+    Args:
+        sources: what to open in place of the sample's own images. PIL images among them keep their size: a perturbed
+            image (padded, rotated) may be larger than what is loaded.
+
+    Raises:
+        ImageError: one of them cannot be read.
+    """
+    if sources is None:
+        return tuple(load_image(source, sample.id) for source in sample.images)
+    return tuple(load_image(each, sample.id, shrink=not isinstance(each, Image.Image)) for each in sources)
 
 
 def content_hash(image: Image.Image) -> str:

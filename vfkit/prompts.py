@@ -14,12 +14,20 @@ ONE_WORD = "Answer with exactly one word, Yes or No."
 GAP = "____"
 WHICH_STATEMENT = "Which statement is true of this image?"
 FILL_GAP = "Going by this image, what belongs in the gap? {sentence}."
+WEIRD_OR_NORMAL = "Is this image weird or normal?"
+WHAT_COLOR = "What color is this {thing}?"
+WHICH_IS_LARGER = "Which is larger in this image, the {one} or the {other}?"
 IN_ONE_SENTENCE = "What is true of {subject} in this image? Say it in one short sentence."
 
 
 def assertion(statement: str) -> str:
     """The hint that misleads: it says that the image shows something."""
     return f"This image shows the following: {statement.rstrip('.')}."
+
+
+def answer_assertion(answer: str) -> str:
+    """The hint that misleads about an answer that is no statement: a number, yes or no."""
+    return f"For this image the answer is {answer.rstrip('.')}."
 
 
 def text(sample: Sample, prompt: str) -> str:

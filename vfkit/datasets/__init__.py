@@ -7,7 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from vfkit.datasets.base import DatasetUnavailable, RowError, Rows, SampleList, distinct, fingerprint, select, unknown
+from vfkit.datasets.base import DatasetUnavailable, RowError, Rows, SampleList, distinct, fingerprint, select
+from vfkit.names import unknown
 from vfkit.sample import Sample
 
 __all__ = ["LOADERS", "DatasetUnavailable", "RowError", "Rows", "SampleList", "load_dataset"]
@@ -69,6 +70,8 @@ def load_dataset(
     if not samples:
         why = f"; the first of {len(errors)} bad rows: {errors[0].reason}" if errors else ""
         raise ValueError(f"dataset {name!r} holds no usable row{why}")
+    for note in rows.notes:
+        warnings.warn(f"dataset {name!r}: {note}", stacklevel=2)
     if n is not None and n > len(samples):
         warnings.warn(f"dataset {name!r} holds {len(samples)} samples; all are taken, not {n}", stacklevel=2)
 

@@ -1,6 +1,5 @@
 """What all datasets share: the list that flows out, rows that cannot be used, the seeded choice, the fingerprint."""
 
-import difflib
 import hashlib
 import json
 import os
@@ -14,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from vfkit.images import ImageError, content_hash, load_image
+from vfkit.names import unknown  # noqa: F401 - what else imports it from here may go on
 from vfkit.sample import Sample
 
 
@@ -32,13 +32,14 @@ class RowError(NamedTuple):
 class Rows:
     """What a loader returns: every sample it can make, cheaply, and the rows it cannot use.
 
-    `finish` is applied to the chosen samples alone: the place for work such as enlarging or drawing images.
-    A ValueError it raises becomes that row's error.
+    `finish` is applied to the chosen samples only: the place for work such as enlarging or drawing images.
+    A ValueError it raises becomes that row's error. `notes` say what a user should know of the data as a whole.
     """
 
     samples: list[Sample]
     errors: list[RowError] = field(default_factory=list)
     finish: Callable[[Sample], Sample] = lambda sample: sample
+    notes: list[str] = field(default_factory=list)
 
 
 class SampleList(list):
@@ -132,6 +133,8 @@ def fingerprint(samples: Iterable[Sample], errors: Iterable[RowError] = ()) -> s
 
 def digest(source: Any, file_digest: Callable[[str], str]) -> str:
     """What tells an image's source from others: its content; of a path, what `file_digest` makes of it."""
+    if isinstance(known := getattr(source, "digest", None), str):
+        return known  # of an image inside a data file, seen when that was read
     if callable(source):
         try:
             source = source()
@@ -155,11 +158,3 @@ def _file_digest(path: str) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return "unreadable"  # becomes an error row; its key differs once the file is there
-
-
-def unknown(what: str, name: str, valid: Iterable[str]) -> ValueError:
-    """The error for a name that does not exist: says which is nearest, and which there are."""
-    valid = sorted(valid)
-    near = difflib.get_close_matches(str(name), valid, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return ValueError(f"unknown {what}: {name!r}; {hint}There are: {', '.join(valid) or 'none'}")

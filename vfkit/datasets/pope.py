@@ -8,21 +8,26 @@ JSON list of the same rows, and parquet (the hub's `lmms-lab/POPE`). A row holds
 | `question_id` (or `id`) | the question's number within its split |
 | `text` (or `question`) | the question |
 | `label` (or `answer`) | yes or no, in any case |
-| `image` | the image's name, looked up in the data's folder; in parquet `{bytes, path}` |
+| `image` | the image's name, looked up in the data's folder, `images` and `val2014`; in parquet `{bytes, path}` |
 | `category` | the split: random, popular or adversarial; where rows do not say, the file's name does |
 | `image_source`, `object` | optional; the object is else read from the question |
+
+A folder with two sets of labels for one split, such as POPE's and RePOPE's, is refused: give one file, or keep them in
+two folders. Labels of a file that is named `repope` say so in `meta["labels"]`. Images in parquet are not held: each is
+read again from its place whenever it is opened.
 """
 
-import hashlib
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from vfkit import hub
-from vfkit.datasets.base import DatasetUnavailable, Rows, unknown
-from vfkit.datasets.files import ImageFolders, collect, embedded, field, matching, parquet_rows
+from vfkit.datasets.base import DatasetUnavailable, Rows, digest
+from vfkit.datasets.files import ImageFolders, image_of, matching
+from vfkit.datasets.rows import read_rows
+from vfkit.datasets.samples import collect, field
+from vfkit.names import unknown
 from vfkit.sample import Sample
 
 REPO = "lmms-lab/POPE"
@@ -45,7 +50,7 @@ def load(path: str | Path | None = None, split: str = "all", images: str | Path 
         images: a folder to look for images in, before the data's own and `images` and `val2014` in it.
 
     Raises:
-        ValueError: unknown split, or a file whose split nothing tells.
+        ValueError: unknown split, a file whose split nothing tells, or two sets of labels for one split.
         FileNotFoundError: there is nothing at `path`, or some of the parts of a file are missing.
         DatasetUnavailable: no path, and the hub cannot give the files.
     """
@@ -56,20 +61,44 @@ def load(path: str | Path | None = None, split: str = "all", images: str | Path 
         path = hub.fetch(REPO, needs, called, OTHERWISE, DatasetUnavailable, kind="dataset", needs=needs)
     folder = Path(path).expanduser()
     files = matching(folder, "**/coco_pope_*.json*", "**/*pope*.json*", "data/*.parquet", "**/*.parquet")
+    if folder.is_dir():
+        _check_labels(folder, files, split)
     folder = folder if folder.is_dir() else folder.parent
     folders = ImageFolders(images, folder, folder / "images", folder / "val2014")
-    pool: dict[str, bytes] = {}  # images by content: a parquet file repeats each for all its questions
+    pool: dict[str, Any] = {}  # images by content: a parquet file repeats each for all its questions
     return collect(_rows(files, split), lambda id, row: _sample(id, row, folders, pool))
 
 
+def _check_labels(folder: Path, chosen: list[Path], wanted: str) -> None:
+    """Refuse a folder that holds a second set of labels for a split that is read.
+
+    Raises:
+        ValueError: names the two files.
+    """
+    by_split: dict[tuple[str, str], Path] = {}
+    for file in [*chosen, *sorted(set(folder.glob("**/*pope*.json*")) - set(chosen))]:
+        source, _, _ = file.stem.lower().partition("repope" if "repope" in file.stem.lower() else "pope")
+        for split in SPLITS:
+            if split not in file.stem.lower() or wanted not in ("all", split):
+                continue
+            other = by_split.setdefault((source, split), file)
+            if other != file and other.read_bytes() != file.read_bytes():
+                names = " and ".join(str(one.relative_to(folder)) for one in (other, file))
+                raise ValueError(
+                    f"{folder} holds two label sets for the split {split}, {names}: give the file that is meant as path"
+                )
+
+
 def _rows(files: list[Path], wanted: str) -> Iterator[tuple[str, Any]]:
-    """Rows of the wanted split, each with its split, named by it and the question's number."""
+    """Rows of the wanted split, each with its split and set of labels, named by split and the question's number."""
     for file in files:
-        named = [name for name in SPLITS if name in file.stem.lower()]
-        for number, row in enumerate(_read(file)):
-            place = f"pope/{file.stem}/row {number}"
-            if isinstance(row, Exception) or not isinstance(row, dict):
-                yield place, row if isinstance(row, Exception) else ValueError(f"it is no object: {row!r}")
+        stem = file.stem.lower()
+        named = [name for name in SPLITS if name in stem]
+        labels = "RePOPE" if "repope" in stem else "POPE"
+        for place, row in read_rows(file):
+            place = f"pope/{file.stem}/{place}"
+            if isinstance(row, Exception):
+                yield place, row
                 continue
             split = str(row.get("category") or (named[0] if len(named) == 1 else wanted)).strip().lower()
             if split == "all":
@@ -78,75 +107,33 @@ def _rows(files: list[Path], wanted: str) -> Iterator[tuple[str, Any]]:
                 yield place, ValueError(f"its category {split!r} is none of {', '.join(SPLITS)}")
             elif wanted in ("all", split):
                 id = next((row[name] for name in ("question_id", "id") if row.get(name) is not None), None)
-                yield place if id is None else f"pope/{split}/{id}", row | {"category": split}
+                found = row | {"category": split, "labels": labels}
+                yield place if id is None else f"pope/{split}/{id}", found
 
 
-def _sample(id: str, row: dict, folders: ImageFolders, pool: dict[str, bytes]) -> Sample:
+def _sample(id: str, row: dict, folders: ImageFolders, pool: dict[str, Any]) -> Sample:
     number, question = field(row, "question_id", "id"), field(row, "text", "question")
     label = field(row, "label", "answer").strip().lower()
     if label not in ("yes", "no"):
-        raise ValueError(f"its label {label!r} is neither yes nor no")
+        raise ValueError(f"its label {label[:200]!r} is neither yes nor no")
     cell = row.get("image")
-    if isinstance(cell, str):
-        image = folders.find(cell)
-        name = cell
-    else:
-        image = embedded(cell, folders, "its image")
-        names = (row.get("image_source"), cell.get("path") if isinstance(cell, dict) else None)
-        name = next((name for name in names if isinstance(name, str) and name), "")  # anything else names no image
-    if isinstance(image, bytes):
-        image = pool.setdefault(hashlib.sha256(image).hexdigest(), image)
+    image = image_of(cell, folders, "its image")
+    image = pool.setdefault(digest(image, str), image)
+    inside = cell.get("path") if isinstance(cell, dict) else None
+    names = (cell if isinstance(cell, str) else None, row.get("image_source"), inside)
+    name = next((name for name in names if isinstance(name, str) and name), "")  # anything else names no image
+    meta = {"question_id": number, "object": row.get("object") or object_of(question), "image": _stem(name)}
+    if row["labels"] != "POPE":
+        meta["labels"] = row["labels"]
     return Sample(
-        id, (image,), question, ("Yes", "No"), int(label == "no"), category=row["category"], prompt="yes_no",
-        meta={"question_id": number, "object": row.get("object") or object_of(question), "image": _stem(name)},
-    )  # fmt: skip
+        id, (image,), question, ("Yes", "No"), int(label == "no"), category=row["category"], prompt="yes_no", meta=meta
+    )
 
 
 def object_of(question: str) -> str:
     """What a question asks for: "dining table" of "Is there a dining table in the image?"; "" of another form."""
-    found = OBJECT.search(question)
-    return found[1] if found else ""
-
-
-# --- the forms --------------------------------------------------------------------------------------------------------
-
-
-def _read(file: Path) -> Iterator[Any]:
-    """The rows of a file in any of the forms, and an exception in place of each that is damaged."""
-    with file.open("rb") as opened:
-        start = opened.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
-    if start.startswith(b"PAR1"):
-        return parquet_rows(file)
-    return _json_list(file) if start.startswith(b"[") else _json_lines(file)
-
-
-def _json_lines(file: Path) -> Iterator[Any]:
-    with file.open("rb") as opened:
-        for number, line in enumerate(opened, 1):
-            if line.strip():
-                try:
-                    yield json.loads(line.decode("utf-8-sig"))
-                except (ValueError, RecursionError) as error:
-                    yield ValueError(f"line {number} is not JSON: {error}")
-
-
-def _json_list(file: Path) -> Iterator[Any]:
-    """Row after row, since rows after a damaged one can still be read: rows hold no objects, so `{` begins one."""
-    text, decoder = file.read_text(encoding="utf-8-sig", errors="surrogateescape"), json.JSONDecoder()
-    end, sound = 0, True  # of the row before; after a damaged one what lies between is its rest
-    while (at := text.find("{", end)) >= 0:
-        if sound and (between := text[end:at].strip("[], \t\r\n")):
-            yield ValueError(f"{between[:80]!r} stands where a row should be")
-        try:
-            row, end = decoder.raw_decode(text, at)
-            sound = True
-            yield row
-        except (ValueError, RecursionError) as error:
-            if sound or isinstance(error, ValueError):  # what is nested too deep fails anew at every level
-                yield ValueError(f"line {text.count(chr(10), 0, at) + 1} holds no sound row: {error}")
-            end, sound = at + 1, False
-    if not text.rstrip().endswith("]"):
-        yield ValueError("the list does not end, so rows may be lost")
+    asked = OBJECT.search(question)
+    return asked[1] if asked else ""
 
 
 def _stem(name: str) -> str:

@@ -1,50 +1,57 @@
-"""SEEDBench, and any other multiple choice in the TSV form of VLMEvalKit, such as its `SEEDBench_IMG.tsv`.
+"""SEEDBench, and any other multiple choice in the TSV form of VLMEvalKit.
 
-A tab-separated table with a header, quoted as spreadsheets do (a quote within a quoted cell is doubled, and such a cell
-may span lines). Its columns:
+Two forms are read. A **TSV** as VLMEvalKit leaves it in `LMUData` (`SEEDBench_IMG.tsv`, its `SEEDBench_IMG_local.tsv`,
+and files of the same form such as `MMBench_DEV_EN.tsv`): a tab-separated table with a header, quoted as spreadsheets do
+(a quote within a quoted cell is doubled, and such a cell may span lines). Its columns:
 
 | column | holds |
 |---|---|
 | `index` | the row's own name |
 | `image` | an image file in base64; or, in up to 64 characters, the `index` of the row that holds the same image |
-| `image_path` | instead of `image`: the image's name, looked up beside `X.tsv`, in `images/` and in `images/X/` there |
+| `image_path` | instead of `image`: the image's name, looked up beside `X.tsv`, in `images/` and in `images/X/` there (`X` without `_local` too); an absolute path is looked up by its end |
 | `question` | the question |
 | `A`, `B` ... | the options, without a gap; a row may have fewer than there are columns |
 | `answer` | the option's letter, its text, or its index from 0 |
 | `category`, `hint` | optional |
 
-Cells are texts and nothing else: an option that reads "None" or "NA" is one. The file is never written to, and its
-images are not held: each is read again from its place in the file whenever it is opened.
-"""
+Cells are texts and nothing else: an option that reads "None" or "NA" is one. In a file without one empty cell, `nan` is
+how pandas wrote the empty ones.
 
-import binascii
-import csv
-import os
+And the **parquet** files of the hub's `lmms-lab/SEED-Bench`: `question_id`, `question`, `choice_a` ... `choice_d`,
+`answer` (a letter), `image` (a list of `{bytes, path}`), `question_type_id`, `data_type`. Rows about videos are counted
+and left out.
+
+Files are never written to, and their images are not held: each is read again from its place whenever it is opened.
+"""  # noqa: E501
+
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vfkit.datasets.base import DatasetUnavailable, Rows
-from vfkit.datasets.files import ImageFolders, answer_index, check_image, collect, field, matching, sound
+from vfkit.datasets.base import DatasetUnavailable, RowError, Rows
+from vfkit.datasets.files import ImageFolders, image_of, matching
+from vfkit.datasets.rows import header_of, parquet_rows, text_rows
+from vfkit.datasets.samples import Asked, collect_choices, field, sound
 from vfkit.sample import LETTERS, Sample
 
 MISSING = (
     "seedbench needs path=: the file SEEDBench_IMG.tsv as VLMEvalKit has it (some GB; that toolkit downloads it into "
-    "LMUData in the home folder for its data set SEEDBench_IMG), or a folder that holds it. A notebook takes "
-    "`-p dataset_path FILE`. Without it, try mini_seed or easy_vqa."
+    "LMUData in the home folder for its data set SEEDBench_IMG), the parquet files of lmms-lab/SEED-Bench, or a folder "
+    "that holds either. A notebook takes `-p dataset_path FILE`. Without it, try mini_seed or easy_vqa."
 )
 COLUMNS = ("index", "question", "A", "answer")
-REFERENCE = 64  # characters of the longest `image` that names another row
-LONGEST = 2**27  # characters of the longest cell, lest a quote that is never closed fill the memory
-csv.field_size_limit(max(csv.field_size_limit(), LONGEST))  # of the process, so in every worker that opens a cell
+TYPES = (
+    *("Scene Understanding", "Instance Identity", "Instance Attributes", "Instance Location", "Instances Counting"),
+    *("Spatial Relation", "Instance Interaction", "Visual Reasoning", "Text Understanding"),
+)
+"""SEEDBench's names of its `question_type_id` 1 to 9, those about images."""
 
 
 def load(path: str | Path | None = None) -> Rows:
-    """Rows of a TSV in VLMEvalKit's form (see above); a sample's id is `seedbench/<index>`.
+    """Rows of a TSV in VLMEvalKit's form, or of SEEDBench's parquet files; a sample's id is `seedbench/<index>`.
 
     Args:
-        path: the file, or a folder that holds it. There is no copy of this form on the hub.
+        path: the file, or a folder that holds it.
 
     Raises:
         DatasetUnavailable: no path.
@@ -53,23 +60,32 @@ def load(path: str | Path | None = None) -> Rows:
     """
     if path is None:
         raise DatasetUnavailable(MISSING)
-    files = matching(path, "SEEDBench_IMG.tsv", "*.tsv")
+    usual = ("SEEDBench_IMG.tsv", "SEEDBench_IMG_local.tsv", "*.tsv")
+    files = matching(path, *usual, "data/*.parquet", "**/*.parquet")
+    if files[0].suffix == ".parquet":
+        return _hub(files)
     if len(files) > 1:
         raise FileNotFoundError(f"which of {', '.join(file.name for file in files)}? Give the file itself as path")
-    folder = files[0].parent
-    folders = ImageFolders(folder, folder / "images", folder / "images" / files[0].stem)
-    rows = [(_name(line, row), _light(cell, row)) for line, cell, row in read(files[0])]
+    return _table(files[0])
+
+
+# --- a TSV ------------------------------------------------------------------------------------------------------------
+
+
+def _table(file: Path) -> Rows:
+    _check_header(file)
+    names = (file.stem, file.stem.removesuffix("_local"))
+    folders = ImageFolders(file.parent, file.parent / "images", *(file.parent / "images" / name for name in names))
+    rows = [(_name(place, row), _light(row)) for place, row in text_rows(file)]
+    if _empty_is_nan([row for _, row in rows if isinstance(row, dict)]):
+        rows = [(id, row if isinstance(row, Exception) else _without_nan(row)) for id, row in rows]
     held: dict[str, Any] = {}
     for id, row in rows:
-        if not isinstance(row, Exception) and not isinstance(row["image"], str):
+        if isinstance(row, dict) and not isinstance(row["image"], str):
             held.setdefault(id, row["image"])
 
-    def make(id: str, row: dict) -> Sample:
-        letters = [letter for letter in LETTERS if row.get(letter, "").strip()]
-        if not letters or letters != list(LETTERS[: len(letters)]):
-            raise ValueError(f"its options are {', '.join(letters) or 'empty'}; they must go from A on without a gap")
+    def make(id: str, row: dict) -> Asked:
         index, question, answer = (field(row, name) for name in ("index", "question", "answer"))
-        options = tuple(sound(row[letter], f"option {letter}") for letter in letters)
         texts = {name: sound(row.get(name, ""), name) for name in ("category", "hint")}
         image = row["image"]
         if isinstance(image, str) and image.strip():
@@ -79,114 +95,97 @@ def load(path: str | Path | None = None) -> Rows:
         if isinstance(image, ValueError):
             raise image
         source = image or folders.find(field(row, "image", "image_path"))
-        return Sample(id, (source,), question, options, answer_index(answer, options), **texts, meta={"index": index})
+        sample = Sample(id, (source,), question, lettered(row), **texts, meta={"index": index})
+        return sample, answer
 
-    return collect(rows, make)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """An image's place in the table; to call it is to read its bytes.
-
-    Args:
-        path: the file.
-        start, length: of the image's row, in bytes.
-        column: its cell in the row.
-    """
-
-    path: str
-    start: int
-    length: int
-    column: int
-
-    def __call__(self) -> bytes:
-        with open(self.path, "rb") as file:
-            file.seek(self.start)
-            row = file.read(self.length).decode(errors="surrogateescape")
-        return decode(next(csv.reader([row], delimiter="\t"))[self.column])
-
-    def __str__(self) -> str:
-        return f"at byte {self.start:,} of {os.path.basename(self.path)}"
+    return collect_choices(rows, make)
 
 
-def decode(image: str) -> bytes:
-    """The bytes that a base64 text stands for.
+def lettered(row: dict[str, str]) -> tuple[str, ...]:
+    """The options under `A`, `B` ...
 
     Raises:
-        ValueError: it is not base64, or cut off.
+        ValueError: there are none, or there is a gap.
     """
-    try:
-        return binascii.a2b_base64("".join(image.split()), strict_mode=True)
-    except (binascii.Error, ValueError) as error:
-        raise ValueError(f"its image is not sound base64: {error}") from None
+    letters = [letter for letter in LETTERS if (row.get(letter) or "").strip()]
+    if not letters or letters != list(LETTERS[: len(letters)]):
+        raise ValueError(f"its options are {', '.join(letters) or 'empty'}; they must go from A on without a gap")
+    return tuple(sound(row[letter], f"option {letter}") for letter in letters)
 
 
-def read(file: Path) -> Iterator[tuple[int, Cell | None, dict[str, str] | Exception]]:
-    """Line number, place and cells of every row, or what is wrong with it; one row is in memory at a time.
-
-    A row that cannot be read costs its first line alone: reading goes on in the next one.
-
-    Raises:
-        ValueError: the header lacks columns.
-    """
-    with file.open("rb") as opened:
-        header = _header(file, opened.readline())
-        column = header.index("image") if "image" in header else 0
-        lines_before, reader = 1, _reader(opened)
-        while True:
-            start, line = opened.tell(), lines_before + reader.line_num + 1
-            try:
-                cells = next(reader, None)
-                if cells is None:
-                    return
-                if cells and len(cells) != len(header):
-                    raise ValueError(f"line {line} holds {len(cells)} cells where the header has {len(header)}")
-            except (csv.Error, ValueError) as error:
-                opened.seek(start)
-                opened.readline()
-                lines_before, reader = line, _reader(opened)
-                yield line, None, ValueError(f"line {line} cannot be read: {error}")
-                continue
-            if cells:
-                place = Cell(str(file.resolve()), start, opened.tell() - start, column)
-                yield line, place, dict(zip(header, cells, strict=True))
-
-
-def _reader(opened):
-    lines = (line.decode(errors="surrogateescape") for line in iter(opened.readline, b""))
-    return csv.reader(lines, delimiter="\t", strict=True)
-
-
-def _header(file: Path, line: bytes) -> list[str]:
-    try:
-        header = next(csv.reader([line.decode("utf-8-sig", errors="replace")], delimiter="\t"), [])
-    except csv.Error:
-        header = []
+def _check_header(file: Path) -> None:
+    header = header_of(file)
     lacking = [name for name in COLUMNS if name not in header]
     if not {"image", "image_path"} & set(header):
         lacking.append("image or image_path")
-    if doubled := sorted({name for name in header if header.count(name) > 1}):
-        raise ValueError(f"{file} is not a table as seedbench reads it: column {', '.join(doubled)} occurs twice")
     if lacking:
         shown = ", ".join(name[:40] for name in header[:30]) or "nothing"
-        raise ValueError(f"{file} is not a table as seedbench reads it: no column {', '.join(lacking)} in {shown}")
-    return header
+        raise ValueError(
+            f"{file} is not a table as seedbench reads it: no column {', '.join(lacking)} in {shown}. Wanted: a TSV "
+            "with index, image (base64) or image_path, question, A, B ..., answer; optional category, hint."
+        )
 
 
-def _name(line: int, row: dict[str, str] | Exception) -> str:
+def _name(place: str, row: dict[str, Any] | Exception) -> str:
     index = "" if isinstance(row, Exception) else row["index"].strip()
-    return f"seedbench/{index}" if index else f"seedbench/line {line}"
+    return f"seedbench/{index or place}"
 
 
-def _light(cell: Cell | None, row: dict[str, Any] | Exception) -> dict[str, Any] | Exception:
-    """The row with its place, or what is wrong with it, instead of an embedded image."""
+def _light(row: dict[str, Any] | Exception) -> dict[str, Any] | Exception:
+    """The row with its embedded image's place, or what is wrong with it, instead of its bytes."""
     if isinstance(row, Exception):
         return row
     image = row.get("image", "")
-    if len(image) > REFERENCE:
+    if isinstance(image, bytes):
         try:
-            check_image(decode(image), "its image")
-            image = cell
+            image = image_of(image, ImageFolders(), "its image")
         except ValueError as error:
             image = error
     return row | {"image": image}
+
+
+def _empty_is_nan(rows: list[dict[str, Any]]) -> bool:
+    """Whether pandas wrote the table's empty cells as `nan`: there are such, and none that is empty."""
+    cells = {value for row in rows for name, value in row.items() if name == "hint" or name in LETTERS}
+    return "nan" in cells and not any(not cell.strip() for cell in cells)
+
+
+def _without_nan(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: "" if isinstance(value, str) and value == "nan" else value for name, value in row.items()}
+
+
+# --- the hub's parquet ------------------------------------------------------------------------------------------------
+
+
+def _hub(files: list[Path]) -> Rows:
+    videos: list[str] = []
+    rows = collect_choices(_of_images(files, videos), _hub_sample)
+    if videos:
+        reason = f"{len(videos)} rows are about videos and left out, the first of them {videos[0]}"
+        rows.errors.append(RowError("seedbench/videos", reason))
+    return rows
+
+
+def _of_images(files: list[Path], videos: list[str]) -> Iterator[tuple[str, Any]]:
+    for file in files:
+        for place, row in parquet_rows(file):
+            if isinstance(row, dict) and "choice_a" not in row:
+                shown = ", ".join(map(str, row))[:200]
+                raise ValueError(f"{file} is no parquet file of lmms-lab/SEED-Bench: no column choice_a in {shown}")
+            if isinstance(row, dict) and row.get("data_type") == "video":
+                videos.append(str(row.get("question_id")))
+                continue
+            named = "" if isinstance(row, Exception) else row.get("question_id")
+            yield f"seedbench/{named or f'{file.stem}/{place}'}", row
+
+
+def _hub_sample(id: str, row: dict[str, Any]) -> Asked:
+    index = field(row, "question_id")
+    options = lettered({letter.upper(): row.get(f"choice_{letter}") for letter in "abcd"})
+    cells = row.get("image")
+    cells = cells if isinstance(cells, list) else [cells]
+    images = tuple(image_of(cell, ImageFolders(), "its image") for cell in cells)
+    kind = row.get("question_type_id")
+    category = TYPES[kind - 1] if isinstance(kind, int) and 1 <= kind <= len(TYPES) else str(kind or "")
+    sample = Sample(id, images, field(row, "question"), options, category=category, meta={"index": index})
+    return sample, field(row, "answer")

@@ -4,7 +4,7 @@ One object a line is one question about one image; six of them, three levels in 
 
     {"id": "banana-1",            the item's id; `<id>/<level>/<format>` names the sample
      "image": "images/b.jpg",     below the file's own folder
-     "level": "L3",               L1, L2 or L3
+     "level": "L3",               L1, L2, L3 or L0 (neutral prompt, ordinary image)
      "format": "mcq",             mcq, or oe for an open question
      "question": "What colour is the banana?",
      "hint": "This image shows the following: a yellow banana.",   optional: what L2 and L3 assert
@@ -24,9 +24,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from vfkit.datasets.base import DatasetUnavailable, RowError, Rows, distinct, select
-from vfkit.datasets.vfat_items import FORMATS, LEVELS, Text, check_n_items, image_file, in_order, sample_meta, why
-from vfkit.datasets.weird import json_lines
+from vfkit.datasets.base import DatasetUnavailable, RowError, Rows, digest, distinct, select
+from vfkit.datasets.files import ImageFolders
+from vfkit.datasets.rows import json_rows
+from vfkit.datasets.vfat_items import BASELINE, FORMATS, LEVELS, Text, check_n_items, in_order, sample_meta, why
 from vfkit.sample import LETTERS, Sample
 
 FILE = "vfat.jsonl"
@@ -48,7 +49,7 @@ class Row(BaseModel):
 
     id: Text
     image: Text
-    level: Literal[LEVELS]
+    level: Literal[(BASELINE, *LEVELS)]
     format: Literal[FORMATS]
     question: Text
     hint: str = ""
@@ -90,19 +91,21 @@ def load(path: str | Path | None = None, order_seed: int = 0, n_items: int | Non
     """
     if path is None:
         raise DatasetUnavailable(MISSING)
-    file = Path(path)
+    file = Path(path).expanduser()
     file = file / FILE if file.is_dir() else file
     if not file.is_file():
         raise FileNotFoundError(f"vfat needs path=: a V-FAT file, or a folder with a {FILE}; {path} is neither")
     check_n_items(n_items)
-    samples, errors = [], []
-    for place, content, reason in json_lines(file):
+    folders, samples, errors = ImageFolders(file.parent), [], []
+    for place, row in json_rows(file):
+        place = f"{file.name} {place}"
         try:
-            if reason:
-                raise ValueError(reason)
-            samples.append(_sample(Row(**content), file.parent, order_seed))
+            if isinstance(row, Exception):
+                raise row
+            samples.append(_sample(Row(**row), folders, order_seed))
         except (ValueError, TypeError, OSError, RecursionError) as error:
-            errors.append(RowError(str(content.get("id") or place), f"{place}: {why(error)}"))
+            id = "" if isinstance(row, Exception) else row.get("id")
+            errors.append(RowError(str(id or place), f"{place}: {why(error)}"))
     if n_items is not None:
         first, _ = distinct(Sample(s.meta["item"], (), "", ("",), category=s.category) for s in samples)
         chosen = {item.id for item in select(first, n_items, item_seed)}
@@ -110,14 +113,14 @@ def load(path: str | Path | None = None, order_seed: int = 0, n_items: int | Non
     return Rows(samples, errors)
 
 
-def _sample(row: Row, root: Path, order_seed: int) -> Sample:
+def _sample(row: Row, folders: ImageFolders, order_seed: int) -> Sample:
     pair = sorted([row.answer, row.trap])  # the same pair whichever of them is true
     options = row.options or (in_order(pair, row.id, order_seed) if row.format == "mcq" else [row.answer, row.trap])
     if row.format == "oe":
         options = [row.answer, row.trap]
     return Sample(
         f"{row.id}/{row.level}/{row.format}",
-        (image_file(root, row.image),),
+        (folders.find(row.image),),
         row.question,
         tuple(options),
         options.index(row.answer),
@@ -144,12 +147,13 @@ def write(file: str | Path, samples: Iterable[Sample]) -> Path:
     lines = []
     for sample in samples:
         (source,) = sample.images
-        if source not in names:
-            names[source] = _copy(source, file.parent / "images", f"{file.stem}_{len(names):05d}")
+        content = digest(source, str)
+        if content not in names:
+            names[content] = copy_image(source, file.parent / "images", f"{file.stem}_{len(names):05d}")
         known = sample_meta("", "", "", "", "", [], [], []).keys()
         meta = {name: value for name, value in sample.meta.items() if name not in known or name == "order"}
         row = Row(
-            id=sample.meta["item"], image=f"images/{names[source]}", level=sample.meta["level"],
+            id=sample.meta["item"], image=f"images/{names[content]}", level=sample.meta["level"],
             format=sample.meta["format"], question=sample.question, hint=sample.hint, options=list(sample.options),
             answer=sample.meta["truth"], trap=sample.meta["trap"], aliases=sample.meta["aliases"],
             trap_aliases=sample.meta["trap_aliases"], category=sample.category, meta=meta,
@@ -159,7 +163,13 @@ def write(file: str | Path, samples: Iterable[Sample]) -> Path:
     return file
 
 
-def _copy(source: Any, folder: Path, stem: str) -> str:
+def copy_image(source: Any, folder: Path, stem: str) -> str:
+    """Write an image's file into a folder, as it is; returns its name there.
+
+    Args:
+        source: bytes, a path, or a function that reads one of these.
+    """
+    source = source() if callable(source) else source
     if isinstance(source, bytes):
         name = f"{stem}.jpg" if source[:2] == b"\xff\xd8" else f"{stem}.png"
         (folder / name).write_bytes(source)

@@ -1,16 +1,18 @@
 """V-FAT items: one contradiction between image and expectation, asked at three levels in two formats (VF 3.1).
 
-| level | image    | prompt                       | truth        | trap                     |
-|-------|----------|------------------------------|--------------|--------------------------|
-| L1    | atypical | neutral                      | what it shows | what is usual           |
-| L2    | ordinary | asserts the atypical         | what is usual | what is asserted        |
-| L3    | atypical | asserts the usual            | what it shows | what is asserted        |
+| level | image    | prompt               | truth         | trap             |
+|-------|----------|----------------------|---------------|------------------|
+| L1    | atypical | neutral              | what it shows | what is usual    |
+| L2    | ordinary | asserts the atypical | what is usual | what is asserted |
+| L3    | atypical | asserts the usual    | what it shows | what is asserted |
+| L0    | ordinary | neutral              | what is usual | the atypical     |
+
+L0 is not VF's. It completes the design of image by prompt, from which the interaction of the two biases follows
+(METHODS 13); loaders add it where `baseline=True`.
 """
 
-import os
 import re
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -19,10 +21,10 @@ from vfkit import prompts
 from vfkit.datasets.base import RowError, Rows, distinct, rank, select
 from vfkit.sample import LETTERS, Sample
 
-LEVELS = ("L1", "L2", "L3")
+LEVELS = ("L1", "L2", "L3")  # VF's
+BASELINE = "L0"
 FORMATS = ("mcq", "oe")
 CATEGORIES = ("Temporal", "Physical", "Environment", "Biological", "Social", "Functional")  # VF's six
-IMAGE_TYPES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif")
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -32,7 +34,8 @@ class Item(BaseModel):
     Args:
         id: unique within its source.
         category: one of VF's six, or another name.
-        atypical, ordinary: two images of the same matter, one against expectation; what the image door opens.
+        atypical, ordinary: two images of the same matter, one against expectation; anything that
+            `vfkit.load_image` opens. Without an ordinary image the item fills L1 and L3 alone.
         question: asked where options are listed.
         open_question: asked without options; empty takes `question`.
         truth, trap: what the atypical image shows, and what one would expect of it. Of the ordinary image (L2) they
@@ -52,7 +55,7 @@ class Item(BaseModel):
     id: Text
     category: str = ""
     atypical: Any
-    ordinary: Any
+    ordinary: Any = None
     question: Text
     open_question: str = ""
     truth: Text
@@ -75,24 +78,25 @@ class Item(BaseModel):
         return self
 
 
-def item_samples(item: Item, order_seed: int = 0) -> list[Sample]:
-    """The six samples of an item: `<item>/<level>/<format>`.
+def item_samples(item: Item, order_seed: int = 0, baseline: bool = False) -> list[Sample]:
+    """The six samples of an item, `<item>/<level>/<format>`, or eight with those of L0.
 
-    The options of its three multiple-choice samples stand in one order, drawn by `order_seed` and the item's id: so the
-    true one and the trap change places between L2 and the others, and nothing else does. `meta["order"]` says what
-    stands where.
+    The options of its multiple-choice samples stand in one order, drawn by `order_seed` and the item's id: so the true
+    one and the trap change places between the images, and nothing else does. `meta["order"]` says what stands where.
     """
     return [
         _asked(item, level, format, sides, image, hint, order_seed)
         for level, image, sides, hint in _levels(item)
+        if image is not None and (baseline or level != BASELINE)
         for format in FORMATS
     ]
 
 
-def _levels(item: Item) -> Iterable[tuple[str, Any, tuple, str]]:
+def _levels(item: Item) -> Iterator[tuple[str, Any, tuple, str]]:
     """(level, image, (truth, trap, aliases, trap_aliases), assertion)."""
     shown = (item.truth, item.trap, item.aliases, item.trap_aliases)
     usual = (item.trap, item.truth, item.trap_aliases, item.aliases)
+    yield BASELINE, item.ordinary, usual, ""
     yield "L1", item.atypical, shown, ""
     yield "L2", item.ordinary, usual, item.assertions.get("L2") or prompts.assertion(item.truth)
     yield "L3", item.atypical, shown, item.assertions.get("L3") or prompts.assertion(item.trap)
@@ -138,8 +142,14 @@ def in_order(options: Sequence[str], item: str, seed: int) -> list[str]:
     return sorted(options, key=lambda option: rank(seed, item, "order", option))
 
 
-def rows(
-    items: Iterable[Item], errors: Iterable[RowError], order_seed: int, n_items: int | None, item_seed: int
+def item_rows(
+    items: Iterable[Item],
+    errors: Iterable[RowError],
+    order_seed: int = 0,
+    n_items: int | None = None,
+    item_seed: int = 0,
+    baseline: bool = False,
+    notes: Iterable[str] = (),
 ) -> Rows:
     """All samples of all items, or of `n_items` of them, drawn by `item_seed` in proportion to their categories.
 
@@ -149,7 +159,8 @@ def rows(
     check_n_items(n_items)
     kept, again = distinct(items)
     chosen = kept if n_items is None else select(kept, n_items, item_seed)
-    return Rows([sample for item in chosen for sample in item_samples(item, order_seed)], [*errors, *again])
+    samples = [sample for item in chosen for sample in item_samples(item, order_seed, baseline)]
+    return Rows(samples, [*errors, *again], notes=list(notes))
 
 
 def check_n_items(n_items: int | None) -> None:
@@ -160,6 +171,24 @@ def check_n_items(n_items: int | None) -> None:
         raise ValueError(f"n_items is {n_items!r}; it must be a whole number (None takes all)")
     if n_items < 1:
         raise ValueError(f"n_items is {n_items}; at least one item must be asked for (None takes all)")
+
+
+def collect_items(rows: Iterable[tuple[str, Any]], make: Any) -> tuple[list[Item], list[RowError]]:
+    """Items of all rows that give one, and an error for each of the others.
+
+    Args:
+        rows: an id for each, and the row, or the exception that reading it has raised.
+        make: turns id and row into an item; raises for one that is not sound.
+    """
+    items, errors = [], []
+    for id, row in rows:
+        try:
+            if isinstance(row, Exception):
+                raise row
+            items.append(make(id, row))
+        except (ValueError, TypeError, KeyError, OSError, OverflowError, RecursionError) as error:
+            errors.append(RowError(id, why(error)))
+    return items, errors
 
 
 def why(error: Exception) -> str:
@@ -185,33 +214,3 @@ def gap(one: str, other: str) -> tuple[str, str, str] | None:
     if not all(fills) or before + after < 2:
         return None
     return " ".join([*a[:before], prompts.GAP, *a[len(a) - after :]]), *fills
-
-
-# --- paths ------------------------------------------------------------------------------------------------------------
-
-
-def inside(root: Path, name: str) -> Path:
-    """A file named by a data file, below `root`. What links the folder itself holds are its owner's matter.
-
-    Raises:
-        ValueError: the name is no text, or leads outside.
-    """
-    if not isinstance(name, str) or not name.strip() or "\0" in name:
-        raise ValueError(f"{name!r} is no path")
-    path = os.path.normpath(name.replace("\\", "/"))
-    if os.path.isabs(path) or path.split(os.sep)[0] == ".." or re.match("[A-Za-z]:", path):
-        raise ValueError(f"the path {name!r} leads out of the data's folder")
-    return Path(root, path)
-
-
-def image_file(root: Path, name: str) -> str:
-    """The image of that name below `root`, with or without its extension.
-
-    Raises:
-        ValueError: no such file, or a name that leads outside.
-    """
-    path = inside(root, name)
-    for candidate in (path, *(path.with_name(path.name + suffix) for suffix in IMAGE_TYPES)):
-        if os.path.isfile(candidate):  # unlike Path.is_file, False of a name too long for the file system
-            return str(candidate)
-    raise ValueError(f"the image {name!r} is not in {root}")

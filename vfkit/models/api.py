@@ -14,6 +14,7 @@ from vfkit.chat import Chat, Endpoint, Messages, Reply
 from vfkit.images import to_png
 from vfkit.judge import parse_choice, strip_reasoning
 from vfkit.models.registry import ModelUnavailable, endpoint_url, find, fingerprint
+from vfkit.readout.reader import BATCH_TOKENS, Request
 from vfkit.readout.readout import Readout
 from vfkit.sample import Sample
 
@@ -24,7 +25,7 @@ _OURS = ("base_url", "base_url_env", "model", "key_env", "request")  # of a regi
 
 
 class HostedModel:
-    """A model that is asked, not loaded. Where a loaded model is read by the engine, this one answers by `ask_many`.
+    """A model that is asked over the network: a `vfkit.readout.Reader` without scores and states.
 
     Its answers are kept in `<answers>/<name>.jsonl` and asked for once, whatever study wants them.
     """
@@ -36,9 +37,14 @@ class HostedModel:
     def counters(self) -> Counter:
         return self.chat.counters
 
-    def ask_many(self, requests: Sequence[tuple[Sample, tuple[Image, ...]]]) -> list[Readout | Exception]:
-        """Readouts in the order asked: `texts["mcq"]` is the answer to the sample's own prompt, `named` the option that
-        it names. Where a request fails its exception stands in the readout's place.
+    def read_many(
+        self, requests: Sequence[Request], probes: bool = False, batch_tokens: int = BATCH_TOKENS
+    ) -> list[Readout | Exception]:
+        """Readouts in the order of the requests: `texts["mcq"]` is the answer to the sample's own prompt, `named` the
+        option that it names. Where a request fails its exception stands in the readout's place.
+
+        Args:
+            probes, batch_tokens: of no effect: there are no states to give, and no batches.
 
         Raises:
             ModelUnavailable: the endpoint refuses the key or the model, or does not answer at all.
@@ -48,6 +54,10 @@ class HostedModel:
             reply if isinstance(reply, Exception) else _readout(sample, reply)
             for (sample, _), reply in zip(requests, replies, strict=True)
         ]
+
+    def describe(self) -> dict[str, Any]:
+        """None for everything: where and on what the model runs is not known."""
+        return dict.fromkeys(("device", "dtype", "attention", "processor", "processor_backend"))
 
 
 def load_hosted(name: str, answers: str | Path = ANSWERS) -> HostedModel:

@@ -2,10 +2,11 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import (
@@ -23,6 +24,8 @@ from vfkit.models.api import HostedModel, load_hosted
 from vfkit.models.processor import set_budget
 from vfkit.models.registry import ModelUnavailable, Spec, files, find, fingerprint
 from vfkit.readout.greedy import MAX_NEW_TOKENS
+from vfkit.readout.reader import BATCH_TOKENS, Request
+from vfkit.readout.readout import Readout
 
 DTYPES = ("float32", "bfloat16", "float16")
 _SMALL = 0.1  # billions of parameters
@@ -32,9 +35,9 @@ _SMALL = 0.1  # billions of parameters
 class VLM:
     """A loaded vision-language model.
 
-    `counters` counts what was done with it: `encodes` (images through the vision encoder) and `prefills` (image
-    prefixes through the language model). `max_new_tokens` is the length at which its own answers are cut off,
-    `prompts` are the rendered prompts of the engine's last call.
+    A `vfkit.readout.Reader`. `counters` counts what was done with it: `encodes` (images through the vision encoder),
+    `prefills` (image prefixes through the language model) and `forwards` (passes, those that decode included).
+    `max_new_tokens` is the length at which generated answers are cut off.
     """
 
     name: str
@@ -46,7 +49,26 @@ class VLM:
     dtype: torch.dtype
     counters: Counter = field(default_factory=Counter)
     max_new_tokens: int = MAX_NEW_TOKENS
-    prompts: dict = field(default_factory=dict, repr=False)
+
+    def read_many(
+        self, requests: Sequence[Request], probes: bool = False, batch_tokens: int = BATCH_TOKENS
+    ) -> list[Readout | Exception]:
+        """Readouts in the order of the requests; see `vfkit.readout.engine.read_many`."""
+        from vfkit.readout import engine
+
+        return engine.read_many(self, requests, probes, batch_tokens)
+
+    def describe(self) -> dict[str, Any]:
+        """Device, dtype, attention, and the image processor with its back end, for a run's manifest."""
+        images = self.processor.image_processor
+        cuda = self.device.type == "cuda"
+        return {
+            "device": torch.cuda.get_device_name(self.device) if cuda else str(self.device),
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "attention": self.model.config._attn_implementation,
+            "processor": type(images).__name__,
+            "processor_backend": getattr(images, "backend", None),
+        }
 
 
 def load_model(name: str, device: str | None = None, dtype: str | None = None) -> VLM | HostedModel:

@@ -1,35 +1,32 @@
 """Readouts: what a model says and holds of a sample, by the engine or, slowly and obviously, by the oracle."""
 
-from PIL.Image import Image
+from collections.abc import Sequence
+from typing import Any
 
+from vfkit.readout.reader import Reader
 from vfkit.readout.readout import Readout
 from vfkit.sample import Sample
 
-__all__ = ["Readout", "read", "read_oracle"]
+__all__ = ["Reader", "Readout", "read", "read_oracle"]
 
 
-def read(vlm, sample: Sample, images: tuple[Image, ...] | None = None, probes: bool = True) -> Readout:
+def read(vlm: Reader, sample: Sample, images: Sequence[Any] | None = None, probes: bool = True) -> Readout:
     """One readout by the engine.
 
     Args:
         vlm: a model from `vfkit.load_model`.
-        images: perturbed images to read in place of the sample's own.
-        probes: also read hidden states, vision tokens and the model's own answers (HI 3.3); hosted models give their
-            answer alone.
+        images: what to read in place of the sample's own images: perturbed images, or anything `vfkit.load_image`
+            opens. PIL images are read at the size they have.
+        probes: also read hidden states, vision tokens and generated answers (HI 3.3); a hosted model gives only its
+            answer.
 
     Raises:
-        ImageError: an image of the sample cannot be opened.
-        ValueError: the processor or its chat template refuses the sample.
+        ImageError: an image cannot be opened.
+        ValueError: the processor or its chat template refuses the sample, or the prompt is longer than the context.
     """
-    from vfkit.images import load_image
+    from vfkit.images import open_images
 
-    images = tuple(load_image(source, sample.id) for source in sample.images) if images is None else tuple(images)
-    if hasattr(vlm, "ask_many"):
-        (result,) = vlm.ask_many([(sample, images)])
-    else:
-        from vfkit.readout.engine import read_many
-
-        (result,) = read_many(vlm, [(sample, images)], probes)
+    (result,) = vlm.read_many([(sample, open_images(sample, images))], probes)
     if isinstance(result, Exception):
         result.add_note(f"(while reading sample {sample.id!r})")
         raise result

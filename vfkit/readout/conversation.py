@@ -1,6 +1,7 @@
 """From a sample's words to the tokens that are read: prompts and answers as the model's own chat template has them."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from vfkit import prompts
 from vfkit.sample import LETTERS, Sample
@@ -24,7 +25,8 @@ class Answer:
 class Prompt:
     """One rendered user turn: its text up to the last image, its tokens after it, and the answers scored under it.
 
-    `asked` are the tokens after the last image as the generation prompt has them, `tail` those that an answer follows.
+    `n_head` counts the tokens of `head`, an image placeholder as what the tokenizer makes of it. `asked` are the tokens
+    after the last image as the generation prompt has them, `tail` those that an answer follows.
     They differ where the template writes something before every answer: the empty reasoning of a thinking model.
     `faithful` is false where the template opens an answered turn with other white space than the generation prompt;
     answers then follow the generation prompt, which is what the model is trained and asked to continue.
@@ -32,6 +34,7 @@ class Prompt:
 
     messages: list[dict]
     head: str
+    n_head: int
     asked: tuple[int, ...]
     tail: tuple[int, ...]
     faithful: bool = True
@@ -40,17 +43,48 @@ class Prompt:
 
 
 def plain(text: str, processor) -> str:
-    """User text in which no special token of the model survives: each is broken by a space after its first character.
+    """User text without any special token of the model: each is broken by a space after its first character.
 
-    Otherwise a question that happens to hold an image placeholder would become an image.
+    Otherwise a question that happens to hold an image placeholder would become an image, and one with the end of a turn
+    in it a conversation.
     """
-    tokenizer = processor.tokenizer
-    named = [getattr(processor, name, None) for name in ("image_token", "video_token", "boi_token", "eoi_token")]
-    special = {token for token in [*tokenizer.all_special_tokens, *named] if isinstance(token, str) and len(token) > 1}
-    while found := [token for token in special if token in text]:
-        for token in found:
+    special = [token for token in special_tokens(processor).values() if len(token) > 1]
+    while present := [token for token in special if token in text]:
+        for token in present:
             text = text.replace(token, f"{token[0]} {token[1:]}")
     return text
+
+
+def special_tokens(processor) -> dict[int, str]:
+    """Special tokens by id: those the tokenizer names, those only marked so among its added tokens (the turn tokens of
+    Gemma-3 and GLM), and the processor's image and video tokens."""
+    named = (getattr(processor, name, None) for name in ("image_token", "video_token", "boi_token", "eoi_token"))
+    return _special_tokens(processor.tokenizer, tuple(token for token in named if isinstance(token, str)))
+
+
+@lru_cache(maxsize=8)
+def _special_tokens(tokenizer, named: tuple[str, ...]) -> dict[int, str]:
+    marked = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
+    texts = dict.fromkeys([*named, *tokenizer.all_special_tokens, *marked])
+    return {tokenizer.convert_tokens_to_ids(token): token for token in texts}
+
+
+@lru_cache(maxsize=8)
+def turn_end(processor, template: str | None) -> int | None:
+    """The token that closes an assistant's turn in a rendered conversation that goes on: the first special token after
+    the answer. Where nothing but the next turn ends one (GLM-4V), that is the next turn's opening.
+
+    Args:
+        template: the processor's chat template.
+
+    Returns:
+        None where no special token stands between two turns.
+    """
+    asked = prompts.user_turn(prompts.CONCISE, 0)
+    conversation = [*prompts.answered(asked, _MARK, _turn(processor, asked).bare), *asked]
+    between = _render(processor, conversation, generate=False).rpartition(_MARK)[2].partition(prompts.CONCISE)[0]
+    special = special_tokens(processor)
+    return next((token for token in _ids(between, processor) if token in special), None)
 
 
 def scored_prompt(sample: Sample, n_images: int, processor, placeholder: str) -> Prompt:
@@ -78,7 +112,8 @@ def rendered_prompt(sample: Sample, prompt: str, n_images: int, processor, place
     rendered, turn = _render(processor, messages, generate=True), _turn(processor, messages)
     tail = _tail(rendered, placeholder)
     ids = _ids(tail, processor), _ids(_tail(turn.context, placeholder), processor)
-    return Prompt(messages, rendered.removesuffix(tail), *ids, turn.context == turn.before)
+    head = rendered.removesuffix(tail)
+    return Prompt(messages, head, len(_ids(head, processor)), *ids, turn.context == turn.before)
 
 
 def answer_tokens(messages: list[dict], answer: str, processor, placeholder: str) -> Answer:

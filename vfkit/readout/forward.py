@@ -1,15 +1,12 @@
-"""What engine and oracle share: tensors from conversations, taps around the final norm, float32 log-probabilities."""
+"""What engine and oracle share: tensors from conversations, hook points around the final norm, log-probabilities."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from PIL.Image import Image
 from torch import Tensor
-
-from vfkit.readout.tree import Row
 
 TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")  # one value per token
 Conversation = tuple[list[dict], tuple[Image | Tensor, ...]]
@@ -41,43 +38,6 @@ def _with_images(messages: list[dict], images: tuple[Image | Tensor, ...]) -> li
     return [{**message, "content": content(message)} for message in messages]
 
 
-def row_inputs(
-    vlm, rows: Sequence[Row], positions: Int[Tensor, "*axes row prompt"], shift: Int[Tensor, " row"]
-) -> dict[str, Any]:
-    """Rows of branching text as the backbone takes them: padded input_ids [row, token], attention_mask in the form the
-    architecture has it (bool [row, 1, token, token], or one for each type of layer), position_ids [*axes, row, token].
-
-    The model's own positions hold for the prefix; what branches off counts on from where a prompt of its own would.
-    """
-    length = max(len(row.tokens) for row in rows)
-    ids = torch.zeros(len(rows), length, dtype=torch.long)
-    seen = torch.eye(length, dtype=torch.bool).repeat(len(rows), 1, 1)  # padding sees itself: no empty softmax
-    for index, row in enumerate(rows):
-        n = len(row.tokens)
-        ids[index, :n] = torch.tensor(row.tokens)
-        seen[index, :n, :n] = torch.from_numpy(row.mask())
-    ids, seen, depths = (each.to(positions.device) for each in (ids, seen, row_depths(rows)))
-    whole = (depths + shift[:, None]).repeat(*positions.shape[:-2], 1, 1)
-    for index, row in enumerate(rows):
-        n_prefix = row.length[0]
-        whole[..., index, :n_prefix] = positions[..., index, :n_prefix]
-    masks = vlm.adapter.masks(vlm.model, seen, depths, depths, ids)
-    return {"input_ids": ids, "attention_mask": masks, "position_ids": whole}
-
-
-def row_depths(rows: Sequence[Row]) -> Int[Tensor, "row token"]:
-    """Each token's index on its own path, padded with zeros."""
-    depths = torch.zeros(len(rows), max(len(row.tokens) for row in rows), dtype=torch.long)
-    for index, row in enumerate(rows):
-        depths[index, : len(row.tokens)] = torch.from_numpy(row.depths())
-    return depths
-
-
-def vision_inputs(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """What the processor made of the images; rows bring their own text."""
-    return {key: value for key, value in inputs.items() if key not in TEXT_INPUTS}
-
-
 @contextmanager
 def tap(vlm) -> Iterator[dict[str, Tensor]]:
     """The states [row, token, channel] before and after the final norm of the last forward pass inside (HI A.8).
@@ -106,12 +66,6 @@ def log_probs(vlm, states: Float[Tensor, "state channel"], step: int = 16384) ->
     if getattr(head, "bias", None) is not None:
         logits = logits + head.bias.to(kind)
     return logits.log_softmax(dim=1)
-
-
-def end_tokens(vlm) -> set[int]:
-    """Tokens that end an answer of the model's own."""
-    ends = vlm.model.generation_config.eos_token_id
-    return set(ends if isinstance(ends, list) else [ends])
 
 
 def answer_text(vlm, ids: list[int]) -> str:

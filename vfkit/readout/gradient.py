@@ -5,17 +5,15 @@ gradient is that of the same processor fed with floats: it differs from what it 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from PIL import Image
 from torch import Tensor
 
-from vfkit.readout import engine
-from vfkit.readout.conversation import Prompt, scored_prompt
+from vfkit.readout.batch import Group, Question
 from vfkit.readout.forward import model_inputs
+from vfkit.readout.rows import answer_logps, forward_rows
 from vfkit.readout.rules import combine
-from vfkit.sample import Sample
 
 Planes = tuple[Tensor, ...]
 """A sample's images, each float [3, height, width] in [0, 1]."""
@@ -23,22 +21,6 @@ Planes = tuple[Tensor, ...]
 
 class NotDifferentiable(RuntimeError):
     """The model's processor passes no gradient to the pixels."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """A sample's scored prompt, rendered once for all steps, and the tokens that its row takes."""
-
-    sample: Sample
-    prompt: Prompt
-    tokens: int
-
-
-def question(vlm, sample: Sample, images: Sequence[Image.Image]) -> Question:
-    """Raises ValueError where the processor or its chat template refuses the sample."""
-    prompt = scored_prompt(sample, len(images), vlm.processor, vlm.adapter.placeholder(vlm.processor))
-    tokens = sum(vlm.adapter.n_image_tokens(vlm.processor, [image.size for image in images]))
-    return Question(sample, prompt, tokens + engine._length(prompt))
 
 
 def option_scores(
@@ -54,29 +36,20 @@ def option_scores(
         NotDifferentiable: the images ask for a gradient and the processor passes none.
     """
     inputs = _inputs(vlm, questions, images, exact)
-    groups = [
-        engine._Group(each, [engine._Asked(index, asked.sample, asked.prompt, None)], asked.tokens)
-        for index, (asked, each) in enumerate(zip(questions, images, strict=True))
-    ]
-    rows, nodes = zip(*(engine._grow(vlm, inputs, i, group) for i, group in enumerate(groups)), strict=True)
-    positions, shift = vlm.adapter.positions(vlm.model, inputs)
-    states, _ = engine._forward(vlm, rows, inputs, positions, shift, None)
-    vlm.counters.update(encodes=sum(map(len, images)), prefills=len(rows))
-    left = engine._answer_logps(vlm, groups, rows, nodes, states["post_norm"])
+    groups = [Group(each, [asked], 0) for asked, each in zip(questions, images, strict=True)]
+    done = forward_rows(vlm, groups, inputs, decode=False)
+    left = answer_logps(vlm, groups, done.states["post_norm"])
     scores = []
     for asked in questions:
-        sums = []
-        for answer in asked.prompt.answers:
-            text, end, left = left.split([len(answer.text), len(answer.end), len(left) - len(answer.text + answer.end)])
-            sums.append((text.sum(), end.sum(), len(answer.text)))
-        text, end, count = zip(*sums, strict=True)
-        letters = []
-        for letter in asked.prompt.letters:
-            own, left = left.split([len(letter.text), len(left) - len(letter.text)])
-            letters.append(own.sum())
-        parts = torch.stack(text), torch.stack(end), left.new_tensor(count)
-        letter = torch.stack(letters) if letters else parts[0].new_full((len(sums),), torch.nan)
-        scores.append(combine(rule, *parts, letter))
+        lengths = list(map(len, asked.candidates))
+        own, left = left.split([sum(lengths), len(left) - sum(lengths)])
+        tokens = own.split(lengths)
+        answers = asked.scored.answers
+        text = torch.stack([own[: len(a.text)].sum() for own, a in zip(tokens, answers, strict=False)])
+        end = torch.stack([own[len(a.text) :].sum() for own, a in zip(tokens, answers, strict=False)])
+        letters = [own.sum() for own in tokens[len(answers) :]]
+        letter = torch.stack(letters) if letters else torch.full_like(text, torch.nan)
+        scores.append(combine(rule, text, end, text.new_tensor([len(a.text) for a in answers]), letter))
     return scores
 
 
@@ -90,7 +63,7 @@ def to_images(planes: Planes) -> tuple[Image.Image, ...]:
 
 def _inputs(vlm, questions: Sequence[Question], images: Sequence[Planes], exact: bool) -> dict[str, Tensor]:
     """The processor's tensors: values of the 8-bit images, gradient of the floats (or all of it of the floats)."""
-    messages = [asked.prompt.messages for asked in questions]
+    messages = [asked.scored.messages for asked in questions]
     rounded = model_inputs(vlm, [(turn, to_images(each)) for turn, each in zip(messages, images, strict=True)])
     wants = any(plane.requires_grad for each in images for plane in each)
     if exact and not wants:

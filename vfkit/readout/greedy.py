@@ -6,48 +6,35 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
-from transformers import DynamicCache
 
-from vfkit.readout.forward import answer_text, end_tokens, log_probs, row_depths, tap
+from vfkit.readout.conversation import turn_end
+from vfkit.readout.forward import answer_text, log_probs, tap
 from vfkit.readout.readout import TAPS
+from vfkit.readout.rows import Pass, row_depths
 from vfkit.readout.tree import Row
 
 MAX_NEW_TOKENS = 32
-"""Longest greedy answer, in tokens (HI A.8), where a study says nothing else."""
+"""Longest generated answer by default, in tokens (HI A.8)."""
 
 Path = tuple[int, int]  # (row, node): the prompt that ends there
 
 
 @dataclass(frozen=True)
-class Spoken:
-    """A greedy answer, its tokens, end-of-turn included, and the mean state at them, by tap: float32 [channel]."""
+class Generated:
+    """A generated answer: its text, its tokens, end of turn included, and the mean state at them by tap, float32
+    [channel]."""
 
     text: str
     ids: tuple[int, ...]
     states: dict[str, np.ndarray]
 
 
-def greedy(
-    vlm,
-    rows: Sequence[Row],
-    paths: list[Path],
-    post: Float[Tensor, "row token channel"],
-    cache: DynamicCache,
-    shift: Int[Tensor, " row"],
-    axes: tuple[int, ...],
-) -> dict[Path, Spoken]:
-    """Answers to the prompts that end at `paths`, from the cache of the rows; the cache grows and is then spent.
+def greedy(vlm, rows: Sequence[Row], paths: Sequence[Path], read: Pass) -> dict[Path, Generated]:
+    """Answers to the prompts that end at `paths`, from the cache of the rows' pass, which is then used up.
 
     Every step feeds one token per path, a row's paths side by side. A token sees its path and its own answer so far.
-
-    Args:
-        post: post-norm states of the rows [row, token, channel].
-        shift: by how much positions run ahead of the token count, per row.
-        axes: leading dimensions of the model's position ids.
     """
-    device = vlm.device
+    device, post = vlm.device, read.states["post_norm"]
     slots = _slots(paths)
     width = 1 + max(slot for _, slot in slots)
     at = tuple(torch.tensor(each, device=device) for each in zip(*slots, strict=True))  # (row, slot) of each path
@@ -61,31 +48,34 @@ def greedy(
 
     ends = end_tokens(vlm)
     said: list[list[int]] = [[] for _ in paths]
-    alive = torch.ones(len(paths), dtype=torch.bool, device=device)
+    alive = [True] * len(paths)
     sums = dict.fromkeys(TAPS, 0.0)
     token = log_probs(vlm, torch.stack([post[index, rows[index].last(node)] for index, node in paths])).argmax(1)
     for _ in range(vlm.max_new_tokens):
         fed = torch.zeros(len(rows), width, dtype=torch.long, device=device)
         fed[at] = token.to(device)
+        vlm.counters["forwards"] += 1
         seen, depths = torch.cat([seen, own], dim=2), torch.cat([depths, depth], dim=1)
         with tap(vlm) as states:
             vlm.adapter.backbone(vlm.model)(
                 input_ids=fed, attention_mask=vlm.adapter.masks(vlm.model, seen, depth, depths),
-                position_ids=(depth + shift[:, None]).expand(*axes, -1, -1), cache=cache, use_cache=True,
+                position_ids=(depth + read.shift[:, None]).expand(*read.axes, -1, -1), cache=read.cache, use_cache=True,
             )  # fmt: skip
         depth = depth + 1
-        sums = {name: sums[name] + states[name][at].float() * alive[:, None] for name in TAPS}
-        for index in alive.nonzero()[:, 0].tolist():
-            said[index].append(int(token[index]))
-            alive[index] = said[index][-1] not in ends
-        if not alive.any():
+        counted = torch.tensor(alive, device=device)[:, None]
+        sums = {name: sums[name] + states[name][at].float() * counted for name in TAPS}
+        for index, next_token in enumerate(token.tolist()):
+            if alive[index]:
+                said[index].append(next_token)
+                alive[index] = next_token not in ends
+        if not any(alive):
             break
         token = log_probs(vlm, states["post_norm"][at]).argmax(1)
     means = {
         name: (total / torch.tensor([[len(ids)] for ids in said], device=device)).cpu() for name, total in sums.items()
     }
     return {
-        path: Spoken(answer_text(vlm, ids), tuple(ids), {name: mean[index].numpy() for name, mean in means.items()})
+        path: Generated(answer_text(vlm, ids), tuple(ids), {name: mean[index].numpy() for name, mean in means.items()})
         for index, (path, ids) in enumerate(zip(paths, said, strict=True))
     }
 
@@ -98,3 +88,14 @@ def _slots(paths: list[Path]) -> list[tuple[int, int]]:
         slots.append((row, taken[row]))
         taken[row] += 1
     return slots
+
+
+def end_tokens(vlm) -> set[int]:
+    """Tokens that end a generated answer: those of the generation config, of the config, of the tokenizer, and the one
+    that closes a turn in the rendered conversation. A fine-tune may name any of them wrongly."""
+    config, processor = vlm.model.config, vlm.processor
+    named = [getattr(each, "eos_token_id", None) for each in (vlm.model.generation_config, config)]
+    named += [getattr(config.get_text_config(), "eos_token_id", None), processor.tokenizer.eos_token_id]
+    named.append(turn_end(processor, processor.chat_template))
+    ends = [token for each in named for token in (each if isinstance(each, list) else [each])]
+    return {token for token in ends if token is not None}

@@ -1,19 +1,22 @@
 """The oracle: the slow, obvious way to a readout. One full forward pass per option and per prompt, no cache, no batch.
 
 Every conversation goes through the processor whole, images included, so nothing the engine assumes about tokens,
-positions, masks or caches is assumed here. The engine must agree with it; see `verify.py`.
+positions, masks, caches or the end of an answer is assumed here. The engine must agree with it; see `verify.py`.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
+from typing import Any
 
 import numpy as np
 import torch
-from PIL.Image import Image
 from torch import Tensor
 
-from vfkit.images import load_image
+from vfkit import prompts
+from vfkit.images import open_images
 from vfkit.readout.conversation import Prompt, open_prompt, scored_prompt
-from vfkit.readout.forward import TEXT_INPUTS, answer_text, end_tokens, log_probs, model_inputs, tap
+from vfkit.readout.forward import TEXT_INPUTS, answer_text, log_probs, model_inputs, tap
 from vfkit.readout.readout import TAPS, Readout
 from vfkit.sample import Sample
 
@@ -22,7 +25,7 @@ from vfkit.sample import Sample
 def read_oracle(
     vlm,
     sample: Sample,
-    images: tuple[Image, ...] | None = None,
+    images: Sequence[Any] | None = None,
     probes: bool = True,
     like: Readout | None = None,
     slack: float = 0.0,
@@ -33,7 +36,7 @@ def read_oracle(
         like: a readout to follow where rounding decides: its predicted option, and its own answers for as long as
             each of their tokens is within `slack` of the best token's log-probability.
     """
-    images = tuple(load_image(source, sample.id) for source in sample.images) if images is None else tuple(images)
+    images = open_images(sample, images)
     rendering = (sample, len(images), vlm.processor, vlm.adapter.placeholder(vlm.processor))
     scored = scored_prompt(*rendering)
     asked = _context(vlm, scored, images)
@@ -50,8 +53,9 @@ def read_oracle(
     if not probes:
         return readout
     open_ = _context(vlm, open_prompt(*rendering), images)
+    ends = _ends(vlm, scored)
     said = {
-        name: _own_answer(vlm, inputs, like.said.get(name, ()) if like else (), slack)
+        name: _own_answer(vlm, inputs, ends, like.said.get(name, ()) if like else (), slack)
         for name, inputs in (("open", open_), ("mcq", asked))
     }
     return replace(
@@ -99,16 +103,37 @@ def _score(vlm, prompt: Prompt, answer, images, asked: dict[str, Tensor]) -> tup
     )
 
 
-def _own_answer(vlm, inputs: dict[str, Tensor], like: tuple[int, ...], slack: float) -> tuple[int, ...]:
+def _own_answer(vlm, inputs: dict[str, Tensor], ends: set[int], like: tuple[int, ...], slack: float) -> tuple[int, ...]:
     """Tokens of the model's greedy answer; every step from scratch."""
     said: list[int] = []
-    while len(said) < vlm.max_new_tokens and not (said and said[-1] in end_tokens(vlm)):
+    while len(said) < vlm.max_new_tokens and not (said and said[-1] in ends):
         (logp,) = log_probs(vlm, _states(vlm, _extended(inputs, said))["post_norm"][-1:])
         best = int(logp.argmax())
         if list(like[: len(said)]) == said and len(like) > len(said) and logp[like[len(said)]] >= logp[best] - slack:
             best = like[len(said)]
         said.append(best)
     return tuple(said)
+
+
+def _ends(vlm, scored: Prompt) -> set[int]:
+    """What ends an answer: the `eos_token_id` of any configuration and of the tokenizer, and the first special token
+    among those that the processor writes after an answer whatever it is, when the conversation goes on."""
+    processor, tokenizer = vlm.processor, vlm.processor.tokenizer
+    config = vlm.model.config.to_dict()
+    ends = {tokenizer.eos_token_id}
+    for each in (vlm.model.generation_config.to_dict(), config, config.get("text_config") or {}):
+        named = each.get("eos_token_id")
+        ends |= set(named if isinstance(named, list) else [named])
+    bare = isinstance(scored.answers[0].messages[-1]["content"], str)
+    asked = prompts.user_turn("1", 0)
+    one, other = (
+        processor.apply_chat_template([*prompts.answered(asked, answer, bare), *asked], tokenize=True)[0]
+        for answer in ("2", "3")
+    )
+    special = {*tokenizer.all_special_ids, *(i for i, token in tokenizer.added_tokens_decoder.items() if token.special)}
+    same = list(takewhile(lambda pair: pair[0] == pair[1], zip(reversed(one), reversed(other), strict=False)))
+    after = [token for token, _ in reversed(same) if token in special]
+    return {*ends, *after[:1]} - {None}
 
 
 def _answer_states(vlm, inputs: dict[str, Tensor], said: tuple[int, ...]) -> dict[str, np.ndarray]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import vfkit
+from vfkit.readout import Reader
 
 PACKAGES = (
     *("torch", "torchvision", "transformers", "tokenizers", "pillow", "matplotlib", "numpy", "scipy"),
@@ -39,26 +40,10 @@ def _git(folder: Path, *command: str) -> str:
     return done.stdout.strip()
 
 
-def reader(vlm) -> dict[str, Any]:
-    """What read a chunk: device, dtype, attention and processor back end; None where a hosted model has none."""
-    model, processor = getattr(vlm, "model", None), getattr(vlm, "processor", None)
-    image_processor = getattr(processor, "image_processor", None)
-    dtype = getattr(vlm, "dtype", None)
-    return {
-        "device": _device(getattr(vlm, "device", None)),
-        "dtype": None if dtype is None else str(dtype).removeprefix("torch."),
-        "attention": getattr(getattr(model, "config", None), "_attn_implementation", None),
-        "processor": None if image_processor is None else type(image_processor).__name__,
-        "processor_backend": getattr(image_processor, "backend", None),
-    }
-
-
-def _device(device: Any) -> str | None:
-    if getattr(device, "type", None) == "cuda":
-        import torch
-
-        return torch.cuda.get_device_name(device)
-    return None if device is None else f"{device}: {machine()['cpu']}" if str(device) == "cpu" else str(device)
+def reader(vlm: Reader) -> dict[str, Any]:
+    """What read a chunk, with the processor's name where that is the device."""
+    described = vlm.describe()
+    return described | ({"device": f"cpu: {machine()['cpu']}"} if described["device"] == "cpu" else {})
 
 
 @cache

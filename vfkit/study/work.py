@@ -202,11 +202,7 @@ def _control_row(base: Base, control: Instance, readout: Any) -> dict[str, Any]:
 def _read(config: StudyConfig, vlm, requests: list[Request]) -> list:
     if not requests:
         return []
-    if hasattr(vlm, "ask_many"):  # hosted
-        return vlm.ask_many(requests)
-    from vfkit.readout import engine  # needs torch, which looking at a finished run does not
-
-    return engine.read_many(vlm, requests, config.probes, batch_tokens=config.batch_tokens)
+    return vlm.read_many(requests, config.probes, config.batch_tokens)
 
 
 def _scores(config: StudyConfig, readout: Any) -> np.ndarray:
@@ -274,7 +270,7 @@ def _error_row(sample: Sample, instance: str, stage: str, error: Exception) -> d
 
 def _verify(vlm, bases: list[Base], plan: list[tuple[Base, Instance, Any]]) -> int:
     """Hold samples against the oracle: each by its base and by its first perturbed instance that was read."""
-    if not bases or hasattr(vlm, "ask_many"):  # what is asked has no second path to be read by
+    if not bases or not bases[0].readout.scored:  # a hosted model has no second path to be read by
         return 0
     from vfkit.readout.verify import verify
 

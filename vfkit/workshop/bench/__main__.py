@@ -12,7 +12,8 @@ from transformers.utils import logging
 
 import vfkit
 from vfkit.models.load import VLM
-from vfkit.readout.engine import Request, read_many
+from vfkit.readout.engine import read_many
+from vfkit.readout.reader import Request
 from vfkit.study.provenance import machine, versions
 from vfkit.workshop.bench import report
 from vfkit.workshop.bench.limit import Prefill

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from vfkit.images import content_hash
 from vfkit.readout.conversation import scored_prompt
-from vfkit.readout.engine import BATCH_TOKENS, Request
 from vfkit.readout.forward import model_inputs
+from vfkit.readout.reader import BATCH_TOKENS, Request
 
 
 @dataclass(frozen=True)

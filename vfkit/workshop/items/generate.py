@@ -9,8 +9,9 @@ from pydantic import BaseModel, ConfigDict
 
 from vfkit.chat import Chat, Messages
 from vfkit.datasets.base import RowError
-from vfkit.datasets.vfat_items import CATEGORIES, Item, Text, image_file, why
-from vfkit.datasets.weird import json_lines
+from vfkit.datasets.files import ImageFolders
+from vfkit.datasets.rows import json_rows
+from vfkit.datasets.vfat_items import CATEGORIES, Item, Text, why
 from vfkit.images import load_image
 from vfkit.judge import strip_reasoning
 from vfkit.models.api import image_part
@@ -67,18 +68,20 @@ class _Verdict(BaseModel):
 
 def seeds(file: str | Path) -> tuple[list[Seed], list[RowError]]:
     """What a file of seeds holds, images found, and the lines that cannot be used."""
-    file, found, errors = Path(file), [], []
-    for place, row, reason in json_lines(file):
+    file = Path(file).expanduser()
+    folders, found, errors = ImageFolders(file.parent), [], []
+    for place, row in json_rows(file):
         try:
-            if reason:
-                raise ValueError(reason)
+            if isinstance(row, Exception):
+                raise row
             seed = Seed(**row)
-            images = {name: image_file(file.parent, getattr(seed, name)) for name in ("atypical", "ordinary")}
+            images = {name: folders.find(getattr(seed, name)) for name in ("atypical", "ordinary")}
             for source in images.values():
                 load_image(source)
             found.append(seed.model_copy(update=images))
         except ValueError as error:
-            errors.append(RowError(str(row.get("id") or place), why(error)))
+            id = "" if isinstance(row, Exception) else row.get("id")
+            errors.append(RowError(str(id or f"{file.name} {place}"), why(error)))
     return found, errors
 
 

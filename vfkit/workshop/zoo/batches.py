@@ -18,7 +18,8 @@ from vfkit.datasets import load_dataset
 from vfkit.images import load_image
 from vfkit.mini import questions, world
 from vfkit.readout.conversation import answer_tokens, rendered_prompt
-from vfkit.readout.forward import model_inputs, row_inputs, vision_inputs
+from vfkit.readout.forward import model_inputs
+from vfkit.readout.rows import row_inputs, vision_inputs
 from vfkit.readout.tree import Row
 from vfkit.sample import LETTERS, Sample
 from vfkit.workshop.zoo.recipe import Recipe

@@ -9,9 +9,9 @@ from vfkit.measure import (
     spectrum_against,
     spectrum_of,
 )
+from vfkit.metrics.controls import control_distances
 from vfkit.metrics.drift import (
     cohens_d,
-    control_distances,
     drift_summary,
     drift_table,
     embedding_table,
@@ -21,6 +21,7 @@ from vfkit.metrics.energy import dirichlet_table, inside_correlations, spectrum_
 from vfkit.metrics.flips import (
     accuracy_table,
     compare_table,
+    compliance_table,
     flip_table,
     margin_table,
     overlay_table,
@@ -84,6 +85,7 @@ __all__ = [
     "by_model",
     "cohens_d",
     "compare_table",
+    "compliance_table",
     "control_distances",
     "dirichlet_energy",
     "dirichlet_table",

@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 
 from vfkit.measure import BANDS, MEASURES
 from vfkit.metrics import stats
-from vfkit.metrics.drift import distance_column
+from vfkit.metrics.controls import distance_column
 from vfkit.metrics.frames import (
     ANSWERS,
     base_value,

@@ -137,7 +137,7 @@ def test_drift_table_by_hand(records, vectors, controls):
     assert (kept["samples"], kept["instances"]) == (3, 4) and kept["drift"] == pytest.approx((0.1 + 0.3 + 0.6) / 3)
     assert (flipped["samples"], flipped["instances"], flipped["drift"]) == (1, 1, 0.5)
     assert np.isnan(flipped["drift_sd"]) and np.isnan(flipped["drift_low"]) and np.isnan(flipped["d_other_sample"])
-    assert kept["drift_low"] < kept["drift"] < kept["drift_high"]  # images A and B
+    assert np.isnan(kept["drift_low"]) and np.isnan(kept["drift_high"])  # two images
     # a state that could not be compared, and a sample without base, are not counted
     assert table.loc[("rotation", "all"), ["samples", "instances", "drift"]].to_list() == [1, 1, 0.7]
     assert table.loc[(union, "all"), "drift"] == pytest.approx((0.3 + (0.2 + 0.4 + 0.7) / 3 + 0.6) / 3)

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # Folders and single modules of vfkit, earliest first; those of one line do not import each other.
 STAGES = """
-sample hub fingerprint
+names sample hub fingerprint
 images prompts
 perturb
 mini

@@ -3,8 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import beta, spearmanr
 
-from vfkit.metrics import stats
+from vfkit.metrics import coverage, intervals, stats
 
 
 def test_ratio_and_groups_by_hand():
@@ -15,19 +16,31 @@ def test_ratio_and_groups_by_hand():
     assert table["clusters"].to_list() == [2, 1]
 
 
-def test_interval_degenerates_honestly():
-    one = stats.ratio([1, 0, 1], [1, 1, 1], ["a", "a", "a"]).loc["all"]
-    assert one["value"] == pytest.approx(2 / 3) and np.isnan(one["low"]) and np.isnan(one["high"])
-    # one contributing image among many would be drawn or not, and look certain
-    lone = stats.ratio([1, 0, 0], [2, 0, 0], ["a", "b", "c"]).loc["all"]
-    assert lone["value"] == 0.5 and np.isnan(lone["low"])
-    empty = stats.ratio([0, 0], [0, 0], ["a", "b"]).loc["all"]
+def test_nothing_or_everything_has_an_exact_bound_by_images():
+    for n in (5, 24, 500):
+        none = stats.rate(np.zeros(3 * n), np.ones(3 * n), np.repeat(np.arange(n), 3)).loc["all"]
+        assert (none["value"], none["low"], none["high"]) == (0, 0, pytest.approx(1 - 0.025 ** (1 / n)))
+        every = stats.rate(np.ones(n), np.ones(n), np.arange(n)).loc["all"]
+        assert (every["high"], every["low"]) == (1, pytest.approx(0.025 ** (1 / n)))
+        same = stats.difference(*[np.ones(n)] * 4, np.arange(n)).loc["all"]  # no image differs
+        assert same["value"] == 0 and same["high"] == -same["low"] == pytest.approx(1 - 0.025 ** (1 / n))
+    one_in_24 = stats.rate(np.arange(24) == 0, np.ones(24), np.arange(24)).loc["all"]
+    assert one_in_24["low"] < 1 / 24 < one_in_24["high"] <= beta.ppf(0.975, 2, 23) + 1e-9  # Clopper and Pearson
+
+
+def test_too_few_images_have_no_interval():
+    four, five = (stats.rate([0, 1] * n, [1] * 2 * n, np.repeat(np.arange(n), 2)).loc["all"] for n in (4, 5))
+    assert np.isnan(four["low"]) and four["clusters"] == 4 and five["low"] < 0.5 < five["high"]
+    # nine images, of which four count
+    lone = stats.rate([1, 0, 1, 0, 0, 0, 0, 0, 0], [1, 1, 1, 1, 0, 0, 0, 0, 0], np.arange(9)).loc["all"]
+    assert lone["value"] == 0.5 and lone["clusters"] == 4 and np.isnan(lone["low"])
+    empty = stats.rate([0, 0], [0, 0], ["a", "b"]).loc["all"]
     assert np.isnan(empty[["value", "low", "high"]].to_numpy(float)).all()
-    assert stats.ratio([], [], []).empty
-    same = stats.ratio([1, 1, 1], [1, 1, 1], ["a", "b", "c"]).loc["all"]
-    assert same["low"] == same["value"] == same["high"] == 1
+    assert stats.rate([], [], []).empty
     with pytest.raises(ValueError, match="no number"):
-        stats.ratio([1, np.nan], [1, 1], ["a", "b"])
+        stats.rate([1, np.nan], [1, 1], ["a", "b"])
+    with pytest.raises(ValueError, match="'guess' is none of rate"):
+        stats.of_sums([[1], [1]], stats.divide, ["a"], kind="guess")
 
 
 def test_rows_of_one_image_add_no_certainty():
@@ -46,24 +59,54 @@ def test_mean_leaves_out_what_is_not_finite():
     assert table.loc["all", "value"] == 2 and table.loc["all", "clusters"] == 2
 
 
-def test_interval_covers_the_truth_as_often_as_it_says():
-    """Images differ in flip rate and in number of rows; the mean of the rates is 0.3."""
-    rng, hits, trials = np.random.default_rng(5), 0, 200
-    for _ in range(trials):
-        rates, sizes = rng.beta(0.6, 1.4, 60), rng.integers(1, 9, 60)
-        flips = rng.binomial(sizes, rates)
-        low, high = stats.ratio(flips, sizes, np.arange(60), n_boot=300).loc["all", ["low", "high"]]
-        hits += low <= 0.3 <= high
-    assert 0.88 <= hits / trials <= 0.98
+@pytest.mark.parametrize("n", [8, 24, 100])
+def test_intervals_hold_the_truth_as_often_as_they_say(n):
+    """A small version of `python -m vfkit.metrics.coverage`, whose table is in METHODS."""
+    rng = np.random.default_rng(n)
+    found = [coverage.rate_coverage(rng, n, p, icc, 300) for p in (0.05, 0.2, 0.5) for icc in (0.0, 0.3, 0.9)]
+    found += [coverage.difference_coverage(rng, n, p, gap, 300) for p, gap in ((0.05, 0.1), (0.3, 0.0))]
+    found += [coverage.mean_coverage(rng, n, shape, 300) for shape in ("normal", "skewed")]
+    found += [coverage.correlation_coverage(rng, n, rho, icc, 300) for rho in (0.0, 0.9) for icc in (0.0, 0.3)]
+    found += [coverage.median_coverage(rng, n, 300)]
+    assert 0.94 <= np.mean(found) <= 0.99 and min(found) >= 0.905  # of 300 draws each
 
 
-def test_draws_depend_on_the_seed_alone(monkeypatch):
+def test_an_interval_is_what_the_unit_says():
+    """Ends of a rate stay in [0, 1], of a difference in [-1, 1], of a correlation in [-1, 1]; others do not care."""
     rng = np.random.default_rng(0)
-    data = rng.normal(size=50), np.arange(50) % 20
-    first = stats.mean(*data, seed=3)
-    monkeypatch.setattr(stats, "_BATCH", 100)  # other batches, same draws
-    pd.testing.assert_frame_equal(first, stats.mean(*data, seed=3))
-    assert first["low"]["all"] != stats.mean(*data, seed=4)["low"]["all"]
+    for _ in range(50):
+        events, images = rng.random(12) < rng.random(), np.arange(12)
+        row = stats.rate(events, np.ones(12), images).loc["all"]
+        assert 0 <= row["low"] <= row["value"] <= row["high"] <= 1
+        row = stats.difference(events, np.ones(12), rng.random(12) < 0.5, np.ones(12), images).loc["all"]
+        assert -1 <= row["low"] <= row["value"] <= row["high"] <= 1
+        x = rng.normal(size=12)
+        row = stats.correlation(x, x + rng.normal(size=12) * rng.choice([0, 1]), images).loc["all"]
+        assert -1 <= row["low"] <= row["value"] and row["low"] < row["high"] <= 1
+    assert stats.mean([5.0] * 9, np.arange(9)).loc["all", ["low", "high"]].tolist() == [5, 5]
+
+
+def test_a_correlation_is_that_of_ranks_within_the_group():
+    rng = np.random.default_rng(3)
+    x, y, group = rng.normal(size=60), rng.normal(size=60), np.repeat(["a", "b"], 30)
+    x[0] = np.nan
+    found = stats.correlation(x, y, np.arange(60) % 20, group)
+    for name in "ab":
+        here = (group == name) & np.isfinite(x)
+        assert found.loc[name, "value"] == pytest.approx(spearmanr(x[here], y[here]).statistic)
+    assert np.isnan(stats.correlation(np.ones(9), y[:9], np.arange(9)).loc["all", "value"])  # one side never varies
+    linear = stats.correlation(x[1:], np.exp(x[1:]), np.arange(59), ranked=False).loc["all", "value"]
+    assert linear == pytest.approx(np.corrcoef(x[1:], np.exp(x[1:]))[0, 1]) and linear < 0.99
+
+
+def test_a_rate_with_an_estimated_threshold_takes_its_spread_from_draws():
+    rng = np.random.default_rng(1)
+    draws = rng.binomial(40, 0.3, 2000) / 40  # forty images
+    low, high = intervals.of_draws(0.3, draws, 40)
+    plain = stats.rate(np.arange(40) < 12, np.ones(40), np.arange(40)).loc["all"]
+    assert low == pytest.approx(plain["low"], abs=0.02) and high == pytest.approx(plain["high"], abs=0.02)
+    assert intervals.of_draws(0.0, draws * 0, 40) == (0, pytest.approx(1 - 0.025 ** (1 / 40)))
+    assert np.isnan(intervals.of_draws(0.3, draws, 4)).all()
 
 
 def _frame(flips, samples, images=None):
@@ -82,7 +125,7 @@ def test_paired_difference():
     flips = rng.integers(0, 2, 200)
     samples = [f"s{i}" for i in range(200)]
     same = stats.paired_difference(_frame(flips, samples), _frame(flips, samples), "flip", "one")
-    assert same["difference"] == same["low"] == same["high"] == 0  # unpaired draws would spread
+    assert same["difference"] == 0 and same["high"] == -same["low"] < 0.02  # unpaired, it would be 0.1
     one_image = (_frame(values, samples, ["i"] * 200) for values in (flips, 1 - flips))
     lone = stats.paired_difference(*one_image, "flip", "one")
     assert np.isnan(lone["low"]) and not np.isnan(lone["difference"])
@@ -101,22 +144,22 @@ def test_mcnemar_and_holm_by_hand():
     assert stats.holm([]).size == 0
 
 
-def test_a_median_and_its_interval_are_those_of_resampled_images():
-    rng = np.random.default_rng(3)
-    values, images = rng.normal(size=60), np.repeat(np.arange(12), 5)
-    found = stats.median(np.append(values, np.nan), np.append(images, 99), n_boot=200).iloc[0]
-    assert found.value == np.median(values) and found.clusters == 12
-    draws = np.random.default_rng(0).integers(13, size=(200, 13))  # image 99 is drawn as well, and has no value
-    medians = [np.median(np.concatenate([values[images == one] for one in drawn])) for drawn in draws]
-    assert [found.low, found.high] == pytest.approx(np.quantile(medians, [0.025, 0.975]))
+def test_a_median_by_hand():
+    values, images = np.arange(1.0, 42), np.arange(41)  # 41 images, one value each
+    found = stats.median(np.append(values, np.nan), np.append(images, 99)).iloc[0]
+    assert found.value == 21 and found.clusters == 41
+    assert 14 <= found.low <= 16 and 26 <= found.high <= 28  # order statistics of the sign test: 15 and 27
     groups = stats.median([1.0, 3.0, 2.0, 5.0], ["a", "b", "c", "c"], ["x", "x", "x", "y"])
     assert groups.value.to_dict() == {"x": 2.0, "y": 5.0} and np.isnan(groups.low["y"])
 
 
-def test_a_difference_of_ratios_is_paired():
-    top, bottom = np.array([1.0, 0, 2, 1]), np.array([2.0, 1, 2, 3])
-    found = stats.difference(top, bottom, top - 0.1 * bottom, bottom, [1, 2, 3, 3])
-    assert found.value.iloc[0] == pytest.approx(0.1)
-    assert found.low.iloc[0] == pytest.approx(0.1) and found.high.iloc[0] == pytest.approx(0.1)
-    missing = stats.difference(top, bottom, top, 0 * bottom, [1, 2, 3, 3]).iloc[0]
+def test_a_difference_of_rates_is_paired():
+    rng = np.random.default_rng(4)
+    first, images = rng.integers(0, 2, 50), np.arange(50)
+    second = np.where(images < 47, first, 1 - first)  # all but three images agree
+    found = stats.difference(first, np.ones(50), second, np.ones(50), images).iloc[0]
+    alone = stats.rate(first, np.ones(50), images).iloc[0]
+    assert found.high - found.low < (alone.high - alone.low)
+    assert found.low <= (first - second).mean() <= found.high
+    missing = stats.difference(first, np.ones(50), first, np.zeros(50), images).iloc[0]
     assert np.isnan(missing[["value", "low", "high"]].astype(float)).all() and missing.clusters == 0

@@ -1,6 +1,9 @@
-"""What the hub holds, for models and data sets alike: from the local cache, else downloaded, else a clear refusal."""
+"""Files from the hub, for models and data sets alike: from the local cache, else downloaded, else a clear refusal."""
 
+import json
+import re
 from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 
 SECONDS = 5.0  # to wait for the hub's first answer
@@ -19,8 +22,12 @@ def fetch(
     kind: str = "model",
     revision: str | None = None,
     needs: Sequence[str] = (),
+    download: bool = True,
 ) -> Path:
     """The local folder of a repository's files; they are downloaded on first use.
+
+    A download that was interrupted goes on: a cached copy that lacks a file of `needs`, or some of several parts, is
+    completed. Without network, another cached revision takes the place of the one asked for (see `revision_of`).
 
     Args:
         repo: its id on the hub.
@@ -29,7 +36,9 @@ def fetch(
         otherwise: what they tell people without network to do.
         error: what is raised.
         kind: `model` or `dataset`.
-        needs: patterns of which each must match a file; a cached copy that lacks one is completed.
+        revision: commit or branch; default: the main branch.
+        needs: patterns of which each must match a file.
+        download: ask the hub for what is not here; else only the local cache is looked at.
 
     Raises:
         error: within seconds where the files are not here and the hub cannot give them.
@@ -37,15 +46,25 @@ def fetch(
     from huggingface_hub import HfApi, constants, snapshot_download
     from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 
+    def cached(revision: str | None) -> tuple[Path | None, list[str]]:
+        """(folder, what it lacks)"""
+        try:
+            folder = Path(snapshot_download(**wanted | {"revision": revision}, local_files_only=True))
+        except LocalEntryNotFoundError:
+            return None, []
+        return folder, _lacking(folder, files, needs)
+
     wanted = dict(repo_id=repo, repo_type=kind, revision=revision, allow_patterns=list(files))
-    try:
-        folder = Path(snapshot_download(**wanted, local_files_only=True))
-        if not _lacking(folder, needs):
-            return folder
-    except LocalEntryNotFoundError:
-        pass
-    where = f"{called} is not in the local cache ({constants.HF_HUB_CACHE})"
-    if constants.HF_HUB_OFFLINE:
+    folder, lacking = cached(revision)
+    if folder and not lacking:
+        return folder
+    state = f"not whole (missing: {quoted(lacking)})" if folder else "not"
+    where = f"{called} is {state} in the local cache ({constants.HF_HUB_CACHE})"
+    spare, lacks = cached(None) if revision else (None, [])
+    spare = spare if not lacks else None
+    if constants.HF_HUB_OFFLINE or not download:
+        if spare:
+            return spare
         raise error(f"{where}, and HF_HUB_OFFLINE is set. {otherwise}")
     try:
         HfApi().repo_info(repo, repo_type=kind, revision=revision, timeout=SECONDS)  # says at once if nobody is there
@@ -55,11 +74,67 @@ def fetch(
     except RepositoryNotFoundError as reason:
         raise error(f"{where}, and the hub has no such {kind}. Is the id right?") from reason
     except Exception as reason:
+        if spare:
+            return spare
         raise error(f"{where}, and the hub cannot be reached ({type(reason).__name__}). {otherwise}") from reason
-    if lacking := _lacking(folder, needs):
-        raise error(f"{called} holds no {lacking[0]} on the hub any more. {otherwise}")
+    if lacking := _lacking(folder, files, needs):
+        raise error(f"{called} holds no {quoted(lacking)} on the hub any more. {otherwise}")
     return folder
 
 
-def _lacking(folder: Path, needs: Sequence[str]) -> list[str]:
-    return [pattern for pattern in needs if not any(folder.glob(pattern))]
+def missing_parts(folder: Path, deep: bool = False) -> list[str]:
+    """Names of files that are promised and not there: by an index of shards, or by a numbering such as
+    `train-00001-of-00003.parquet`. Links that lead nowhere count as missing.
+
+    Args:
+        deep: look into subfolders too.
+    """
+    promised: set[str] = set()
+    for file in folder.rglob("*") if deep else folder.iterdir():
+        place = file.relative_to(folder).parent
+        if file.name.endswith(".index.json") and file.exists():
+            shards = json.loads(file.read_text()).get("weight_map", {}).values()
+            promised |= {str(place / shard) for shard in shards}
+        elif numbered := re.fullmatch(r"(.*-)\d{5}-of-(\d{5})(\..*)", file.name):
+            before, n, after = numbered.groups()
+            promised |= {str(place / f"{before}{i:05d}-of-{n}{after}") for i in _numbers(file.name, int(n))}
+    return sorted(name for name in promised if not (folder / name).exists())
+
+
+def revision_of(folder: Path) -> str | None:
+    """Commit of the hub that a folder's files come from; None where nothing says it.
+
+    Known of a snapshot in the hub's cache, and of a folder that `hf download --local-dir` made.
+    """
+    if folder.parent.name == "snapshots":
+        return folder.name
+    for note in sorted((folder / ".cache" / "huggingface" / "download").glob("*.metadata")):
+        commit = note.read_text().split("\n", 1)[0].strip()
+        if re.fullmatch(r"[0-9a-f]{40}", commit):
+            return commit
+    return None
+
+
+def hub_id_of(folder: Path) -> str | None:
+    """Hub id of a snapshot in the hub's cache; None of any other folder."""
+    repository = folder.parents[1].name if folder.parent.name == "snapshots" else ""
+    return "/".join(repository.split("--")[1:]) or None
+
+
+def quoted(names: Sequence[str], at_most: int = 3) -> str:
+    """Some names of a list that may be long."""
+    left = f" and {len(names) - at_most} more" if len(names) > at_most else ""
+    return ", ".join(names[:at_most]) + left
+
+
+def _numbers(name: str, n: int) -> range:
+    """Numbers of n parts, counted from 0 (data sets) or 1 (weights)."""
+    first = 1 if name.endswith(".safetensors") else 0
+    return range(first, n + first)
+
+
+def _lacking(folder: Path, files: Sequence[str], needs: Sequence[str]) -> list[str]:
+    lacking = [pattern for pattern in needs if not any(file.exists() for file in folder.glob(pattern))]
+    return lacking + [
+        name for name in missing_parts(folder, deep=True) if any(fnmatch(name, pattern) for pattern in files)
+    ]

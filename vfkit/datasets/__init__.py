@@ -11,10 +11,14 @@ from vfkit.datasets.base import DatasetUnavailable, RowError, Rows, SampleList, 
 from vfkit.names import unknown
 from vfkit.sample import Sample
 
-__all__ = ["LOADERS", "DatasetUnavailable", "RowError", "Rows", "SampleList", "load_dataset"]
+__all__ = ["LOADERS", "DatasetUnavailable", "RowError", "Rows", "SampleList", "load_dataset", "resolve"]
+
+TABLES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
+"""How files with one's own questions end."""
 
 # name -> a loader or where to import one. A loader is `load(path=None, **options) -> Rows`; add your own here.
 LOADERS: dict[str, str | Callable[..., Rows]] = {
+    "cdh_bench": "vfkit.datasets.conflicts:cdh_bench",
     "easy_vqa": "vfkit.datasets.easy_vqa:load",
     "mini_seed": "vfkit.datasets.mini:seed",
     "mini_mmmu": "vfkit.datasets.mini:mmmu",
@@ -23,8 +27,11 @@ LOADERS: dict[str, str | Callable[..., Rows]] = {
     "mmmu": "vfkit.datasets.mmmu:load",
     "pope": "vfkit.datasets.pope:load",
     "seedbench": "vfkit.datasets.seedbench:load",
+    "table": "vfkit.datasets.table:load",
     "vfat": "vfkit.datasets.vfat:load",
+    "visual_counterfact": "vfkit.datasets.conflicts:visual_counterfact",
     "vlind": "vfkit.datasets.vlind:load",
+    "vlms_are_biased": "vfkit.datasets.conflicts:vlms_are_biased",
     "weird": "vfkit.datasets.weird:load",
 }
 
@@ -35,7 +42,7 @@ def load_dataset(
     """Load samples of a dataset, or a seeded choice of `n` of them, stratified by category.
 
     Args:
-        name: a key of `LOADERS`.
+        name: a key of `LOADERS`, or a file with one's own questions (`vfkit.datasets.table`).
         n: how many samples; None takes all, and so does more than there are, with a warning.
         seed: of the choice and of the order. The same seed gives the same samples however the rows are ordered.
         path: where the data lie on disk, for datasets that need it.
@@ -50,13 +57,12 @@ def load_dataset(
             which there are too few.
         DatasetUnavailable: no `path` is given, and the data are neither installed nor to be had from the hub.
     """
-    if name not in LOADERS:
-        raise unknown("dataset", name, LOADERS)
+    loader, path, name = resolve(name, path)
     if n is not None and n < 1:
         raise ValueError(f"n is {n}; at least one sample must be asked for (None takes all)")
     if not isinstance(subset, int) or subset < 0:
         raise ValueError(f"subset is {subset}; subsets are counted from 0")
-    load = _loader(name)
+    load = _loader(loader)
     valid = [option for option in inspect.signature(load).parameters if option != "path"]
     for option in options:
         if option not in valid:
@@ -82,6 +88,29 @@ def load_dataset(
         except ValueError as error:
             errors.append(RowError(sample.id, str(error)))
     return SampleList(chosen, name, fingerprint(chosen, errors), errors)
+
+
+def resolve(name: str | Path, path: str | Path | None = None) -> tuple[str, str | Path | None, str]:
+    """The key of a data set's loader in `LOADERS`, where its data lie, and what it is called.
+
+    A table of one's own questions is called by its file: `photos.csv` gives `("table", "photos.csv", "photos")`, and so
+    do `table` and `photos` with that path. A file called like a loader gets `own_` before its name.
+
+    Raises:
+        ValueError: there is no such data set (the nearest is named).
+    """
+    name = str(name)
+    if path is None and name not in LOADERS and name.endswith(TABLES):
+        if not Path(name).expanduser().is_file():
+            raise ValueError(f"there is no file {name!r} with questions, and no data set of that name")
+        name, path = "table", name
+    own = "" if path is None else Path(path).stem
+    own = f"own_{own}" if own in LOADERS else own
+    if name == "table" or (own and name == own and name not in LOADERS and str(path).endswith(TABLES)):
+        return "table", path, own or name
+    if name not in LOADERS:
+        raise unknown("dataset", name, LOADERS)
+    return name, path, name
 
 
 def _loader(name: str) -> Callable[..., Rows]:

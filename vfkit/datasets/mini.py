@@ -102,7 +102,7 @@ def pope(path: None = None, size: int = 60, split: str = "all", world_seed: int 
     return _drawn(samples, scenes, lambda sample: sample.meta["image"])
 
 
-def vfat(path: None = None, size: int = 60, world_seed: int = 0) -> Rows:
+def vfat(path: None = None, size: int = 60, world_seed: int = 0, baseline: bool = False) -> Rows:
     """V-FAT on held-out scenes: the colour of an object that has a typical one (VF 3).
 
     L1 shows the object in another colour; the trap is the typical one. L2 shows it in its typical colour and asserts
@@ -111,6 +111,7 @@ def vfat(path: None = None, size: int = 60, world_seed: int = 0) -> Rows:
 
     Args:
         size: how many items there are; each gives six samples.
+        baseline: also L0, the neutral prompt on the ordinary image.
         path, world_seed: as for `seed`.
 
     Raises:
@@ -125,13 +126,14 @@ def vfat(path: None = None, size: int = 60, world_seed: int = 0) -> Rows:
         odd, ordinary, color = _two_colors(kind, rng)
         usual = world.OBJECTS[kind]
         for level, scene, truth, trap in (
+            *([("L0", ordinary, usual, color)] if baseline else []),
             ("L1", odd, color, usual),
             ("L2", ordinary, usual, color),
             ("L3", odd, color, usual),
         ):
             thing = next(thing for thing in scene if thing.kind == kind)
             question = questions.color_question(thing, scene, Random(item))
-            hint = "" if level == "L1" else questions.assertion(question.text, trap)
+            hint = "" if level in ("L0", "L1") else questions.assertion(question.text, trap)
             wrong = [value for value in question.others if value != trap]
             Random(item).shuffle(wrong)
             for format in ("mcq", "oe"):
@@ -146,7 +148,7 @@ def vfat(path: None = None, size: int = 60, world_seed: int = 0) -> Rows:
                     )
                 )  # fmt: skip
                 scenes[id] = (scene,)
-    return _drawn(samples, scenes, lambda sample: f"{sample.meta['item']}/{sample.meta['level'] == 'L2'}")
+    return _drawn(samples, scenes, lambda sample: f"{sample.meta['item']}/{sample.meta['level'] in ('L0', 'L2')}")
 
 
 # --- scenes -----------------------------------------------------------------------------------------------------------

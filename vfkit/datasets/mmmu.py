@@ -20,7 +20,6 @@ order in which they stand, and marks are renumbered by it: of two images, with `
 image it names. Images are not held: each is read again from its place whenever it is opened.
 """
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +29,7 @@ from vfkit import hub
 from vfkit.datasets.base import DatasetUnavailable, Rows
 from vfkit.datasets.files import ImageFolders, image_of, matching
 from vfkit.datasets.rows import parquet_rows
-from vfkit.datasets.samples import Asked, collect_choices, field, sound
+from vfkit.datasets.samples import Asked, collect_choices, field, listed
 from vfkit.names import unknown
 from vfkit.sample import Sample
 
@@ -98,7 +97,7 @@ def _rows(file: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _sample(id: str, row: dict) -> Asked:
-    name, options = field(row, "id"), _options(row.get("options"))
+    name, options = field(row, "id"), listed(row.get("options"), "options")
     if not options or row.get("question_type") == "open":
         raise ValueError("it is an open question, without options to choose from")
     images = {}
@@ -142,20 +141,6 @@ def in_turn(question: str, images: list[int]) -> tuple[str, list[int]]:
 def renumber(text: str, numbers: dict[int, int]) -> str:
     """The text with its marks' numbers replaced; marks of images that are not there stay."""
     return MARK.sub(lambda mark: f"<image {numbers.get(int(mark[1]), mark[1])}>", text)
-
-
-def _options(value: Any) -> list[str]:
-    """The options of a cell: a list of texts, or a text that holds one in Python's notation."""
-    if isinstance(value, str):
-        try:
-            value = ast.literal_eval(value.strip() or "[]")
-        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            raise ValueError(f"its options are no list: {value[:200]!r}") from None
-    if value is None:
-        return []
-    if not isinstance(value, list | tuple) or not all(isinstance(one, str) and one.strip() for one in value):
-        raise ValueError(f"its options are no list of texts: {str(value)[:200]}")
-    return [sound(one, "options") for one in value]
 
 
 def _subject(id: str, file: Path) -> str:

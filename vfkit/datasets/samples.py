@@ -1,5 +1,6 @@
 """From rows to samples: checked fields, answers in any form, and an error for each row that gives no sample."""
 
+import ast
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -10,6 +11,10 @@ from vfkit.sample import LETTERS, Sample
 
 Asked = tuple[Sample, str]
 """A multiple-choice sample without its answer, and the answer as its file gives it; empty where there is none."""
+
+
+OPTIONAL = frozenset({"hint", "category", "answer", "type", *LETTERS})
+"""Columns of tables whose cells may be empty."""
 
 
 def collect(rows: Iterable[tuple[str, Any]], make: Callable[[str, Any], Sample]) -> Rows:
@@ -77,6 +82,57 @@ def sound(text: str, name: str) -> str:
     except UnicodeEncodeError:
         raise ValueError(f"its {name} is not sound UTF-8: {text[:200]!r}") from None
     return text
+
+
+def nan_as_empty(rows: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """The rows of a text table with its empty cells empty, where pandas has written them as `nan`.
+
+    It writes all of them so: in a table that has an empty cell too, `nan` is a text like any other.
+    """
+    cells = [row[name] for _, row in rows if isinstance(row, dict) for name in row if name in OPTIONAL]
+    if "nan" not in cells or any(isinstance(cell, str) and not cell.strip() for cell in cells):
+        return rows
+    return [(id, row if isinstance(row, Exception) else _without_nan(row)) for id, row in rows]
+
+
+def _without_nan(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {name: "" for name, cell in row.items() if name in OPTIONAL and cell == "nan"}
+
+
+def listed(value: Any, name: str) -> list[str]:
+    """The texts of a cell: a list of them, or a text that holds one in Python's or JSON's notation; none if empty.
+
+    Raises:
+        ValueError: it is something else, or a text in it is empty.
+    """
+    if isinstance(value, str):
+        try:
+            value = ast.literal_eval(value.strip() or "[]")
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            raise ValueError(f"its {name} are no list: {value[:200]!r}") from None
+    if value is None:
+        return []
+    if not isinstance(value, list | tuple) or not all(isinstance(one, str) and one.strip() for one in value):
+        raise ValueError(f"its {name} are no list of texts: {str(value)[:200]}")
+    return [sound(one, name) for one in value]
+
+
+def lettered(row: dict[str, Any], letters: Sequence[str] = LETTERS) -> tuple[str, ...]:
+    """The options in the columns `A`, `B` ... , as many as are not empty.
+
+    Args:
+        letters: the columns' names.
+
+    Raises:
+        ValueError: there are none, or there is a gap.
+    """
+    cells = [str(row[letter]) if row.get(letter) is not None else "" for letter in letters]
+    there = [letter for letter, cell in zip(letters, cells, strict=True) if cell.strip()]
+    if not there or there != list(letters[: len(there)]):
+        raise ValueError(
+            f"its options are {', '.join(there) or 'empty'}; they must go from {letters[0]} on without a gap"
+        )
+    return tuple(sound(cell, f"option {letter}") for letter, cell in zip(there, cells, strict=False))
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------

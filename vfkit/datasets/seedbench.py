@@ -31,8 +31,8 @@ from typing import Any
 from vfkit.datasets.base import DatasetUnavailable, RowError, Rows
 from vfkit.datasets.files import ImageFolders, image_of, matching
 from vfkit.datasets.rows import header_of, parquet_rows, text_rows
-from vfkit.datasets.samples import Asked, collect_choices, field, sound
-from vfkit.sample import LETTERS, Sample
+from vfkit.datasets.samples import Asked, collect_choices, field, lettered, nan_as_empty, sound
+from vfkit.sample import Sample
 
 MISSING = (
     "seedbench needs path=: the file SEEDBench_IMG.tsv as VLMEvalKit has it (some GB; that toolkit downloads it into "
@@ -76,9 +76,7 @@ def _table(file: Path) -> Rows:
     _check_header(file)
     names = (file.stem, file.stem.removesuffix("_local"))
     folders = ImageFolders(file.parent, file.parent / "images", *(file.parent / "images" / name for name in names))
-    rows = [(_name(place, row), _light(row)) for place, row in text_rows(file)]
-    if _empty_is_nan([row for _, row in rows if isinstance(row, dict)]):
-        rows = [(id, row if isinstance(row, Exception) else _without_nan(row)) for id, row in rows]
+    rows = nan_as_empty([(_name(place, row), _light(row)) for place, row in text_rows(file)])
     held: dict[str, Any] = {}
     for id, row in rows:
         if isinstance(row, dict) and not isinstance(row["image"], str):
@@ -99,18 +97,6 @@ def _table(file: Path) -> Rows:
         return sample, answer
 
     return collect_choices(rows, make)
-
-
-def lettered(row: dict[str, str]) -> tuple[str, ...]:
-    """The options under `A`, `B` ...
-
-    Raises:
-        ValueError: there are none, or there is a gap.
-    """
-    letters = [letter for letter in LETTERS if (row.get(letter) or "").strip()]
-    if not letters or letters != list(LETTERS[: len(letters)]):
-        raise ValueError(f"its options are {', '.join(letters) or 'empty'}; they must go from A on without a gap")
-    return tuple(sound(row[letter], f"option {letter}") for letter in letters)
 
 
 def _check_header(file: Path) -> None:
@@ -144,16 +130,6 @@ def _light(row: dict[str, Any] | Exception) -> dict[str, Any] | Exception:
     return row | {"image": image}
 
 
-def _empty_is_nan(rows: list[dict[str, Any]]) -> bool:
-    """Whether pandas wrote the table's empty cells as `nan`: there are such, and none that is empty."""
-    cells = {value for row in rows for name, value in row.items() if name == "hint" or name in LETTERS}
-    return "nan" in cells and not any(not cell.strip() for cell in cells)
-
-
-def _without_nan(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: "" if isinstance(value, str) and value == "nan" else value for name, value in row.items()}
-
-
 # --- the hub's parquet ------------------------------------------------------------------------------------------------
 
 
@@ -181,7 +157,7 @@ def _of_images(files: list[Path], videos: list[str]) -> Iterator[tuple[str, Any]
 
 def _hub_sample(id: str, row: dict[str, Any]) -> Asked:
     index = field(row, "question_id")
-    options = lettered({letter.upper(): row.get(f"choice_{letter}") for letter in "abcd"})
+    options = lettered(row, [f"choice_{letter}" for letter in "abcd"])
     cells = row.get("image")
     cells = cells if isinstance(cells, list) else [cells]
     images = tuple(image_of(cell, ImageFolders(), "its image") for cell in cells)

@@ -2,8 +2,8 @@
 
 What counts, the order of families and the intervals are as in `vfkit.metrics.frames`. In every table here
 
-- each family has three rows: `all` counted instances, those whose answer was `kept`, those `flipped`. The answer is that
-  of the probe's own prompt: the generated text for probes of the open prompt, the scored option for the others;
+- each family has three rows: `all` counted instances, those whose answer was `kept`, those `flipped`. The answer is
+  that to the probe's own prompt: the generated text for probes of the open prompt, the scored option for the others;
 - an instance without a finite distance (a state that is zero or was not read) is left out;
 - drift is one number per sample: the mean distance of the row's instances of this sample to its base state.
 """
@@ -280,7 +280,9 @@ def _against(table: pd.DataFrame, per: pd.DataFrame, name: str, control: pd.Data
         for column, function in ((f"d_{name}", _d), (f"percent_{name}", _percent)):
             whole = ours.sum(axis=1, keepdims=True), theirs.sum(axis=1, keepdims=True)
             value = float(function(*whole)[0])
-            without = function(*(total - part[:, contributing] for total, part in zip(whole, (ours, theirs))))
+            without = function(
+                *(total - part[:, contributing] for total, part in zip(whole, (ours, theirs), strict=True))
+            )
             ends = intervals.interval(value, without, "mean") if enough else (np.nan, np.nan)
             row |= dict(zip((column, f"{column}_low", f"{column}_high"), (value, *ends), strict=True))
         rows.append(row)

@@ -6,7 +6,6 @@ by family and answer, and correlated with drift, band power and margins.
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
 
 from vfkit.measure import BANDS, MEASURES
 from vfkit.metrics import stats
@@ -89,7 +88,7 @@ def inside_correlations(
 
     Returns:
         One row per family and pair (`first`, `second`): `instances` with both finite, `samples`; `spearman` and
-        `pearson` with their intervals. Images are resampled with ranks taken once. Empty where a measure is constant.
+        `pearson` with their intervals. Ranks are taken once. Empty where a measure is constant.
     """
     column = distance_column(distance, probe, tap)
     names = [f"{kind}_{band}" for kind in ("power", "coherence") for band in BANDS]
@@ -119,39 +118,15 @@ def inside_correlations(
 
 
 def _correlations(rows: pd.DataFrame, pairs: list[tuple[str, str]]) -> pd.DataFrame:
-    """One row per pair: instances, samples, and both coefficients with the percentiles of resampled images."""
-    image, images = pd.factorize(rows["image"], sort=True)
-    sample = pd.factorize(rows["sample"])[0]
-    counts, sums = [], []
-    for pair in pairs:
-        there = np.isfinite(rows[list(pair)]).all(axis=1).to_numpy()
-        own = image[there]
-        counts.append((len(own), len(np.unique(sample[there])), len(np.unique(own))))
-        for rank in (rankdata, np.asarray):  # a rank correlation is Pearson's of the ranks
-            x, y = (_scaled(rank(rows[name].to_numpy(dtype=float)[there])) for name in pair)
-            sums += [np.bincount(own, part, len(images)) for part in (np.ones(len(own)), x, y, x * x, y * y, x * y)]
-    table = pd.DataFrame(counts, columns=["instances", "samples", "images"], dtype=int)
-    table = table.assign(**{f"{name}{end}": np.nan for name in COEFFICIENTS for end in ("", "_low", "_high")})
-    if pairs and len(images):
-        cells = np.stack(sums)[..., None]  # [pair x coefficient x moment, image, 1]
-        value = _pearson(cells.sum(axis=1).T)[0]
-        draws = _pearson(stats.resample(cells, stats.N_BOOT, stats.SEED)[..., 0])  # [boot, pair x coefficient]
-        enough = np.where(np.isfinite(value), np.repeat(table["images"], 2), 0)
-        low, high = stats.percentiles(draws, stats.LEVEL, enough)
-        for i, name in enumerate(COEFFICIENTS):
-            table[name], table[f"{name}_low"], table[f"{name}_high"] = value[i::2], low[i::2], high[i::2]
-    return table.drop(columns="images")
-
-
-def _scaled(values: np.ndarray) -> np.ndarray:
-    """Mean 0, SD 1 (constant values: all 0), so that sums of squares lose no digits."""
-    if not len(values) or np.ptp(values) == 0:
-        return np.zeros(len(values))
-    return (values - values.mean()) / values.std()
-
-
-def _pearson(moments: np.ndarray) -> np.ndarray:
-    """Coefficients [draw, pair] from sums [draw, pair x 6] of 1, x, y, xx, yy, xy."""
-    n, x, y, xx, yy, xy = np.moveaxis(moments.reshape(len(moments), -1, 6), -1, 0)
-    spread = np.sqrt(np.maximum((n * xx - x * x) * (n * yy - y * y), 0))
-    return np.clip(stats.divide(n * xy - x * y, np.where(spread > 1e-9 * n * n, spread, 0)), -1, 1)
+    """One row per pair: instances, samples, and both coefficients with their intervals."""
+    found = []
+    for first, second in pairs:
+        there = np.isfinite(rows[[first, second]]).all(axis=1)
+        row = {"instances": int(there.sum()), "samples": rows["sample"][there].nunique()}
+        for name in COEFFICIENTS:
+            own = stats.correlation(rows[first], rows[second], rows["image"], ranked=name == "spearman")
+            own = own.iloc[0] if len(own) else dict.fromkeys(("value", "low", "high"), np.nan)
+            row |= {f"{name}{end}": own[key] for end, key in (("", "value"), ("_low", "low"), ("_high", "high"))}
+        found.append(row)
+    columns = ["instances", "samples", *(f"{name}{end}" for name in COEFFICIENTS for end in ("", "_low", "_high"))]
+    return pd.DataFrame(found, columns=columns)

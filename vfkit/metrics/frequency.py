@@ -107,7 +107,7 @@ def attack_table(records: pd.DataFrame, rule: str = "paper") -> pd.DataFrame:
     for key in table.index:
         pair = [part[(part[keys] == list(key)).all(axis=1)] for part in (own, noise)]
         pair[0], pair[1] = pair[0].assign(hit=pair[0].success.astype(float)), pair[1].assign(hit=pair[1].flip * 1.0)
-        control = stats.mean(pair[1].hit, pair[1].image) if len(pair[1]) else None
+        control = stats.rate(pair[1].hit, pair[1].one, pair[1].image) if len(pair[1]) else None
         test = stats.paired_difference(*pair, "hit", "one", on="sample", cluster="image")
         either = pd.concat([part.groupby("sample").hit.max() for part in pair], axis=1, join="inner") > 0
         bounds = dict.fromkeys(("value", "low", "high"), np.nan) if control is None else control.iloc[0]

@@ -1,31 +1,76 @@
-"""Uncertainty of rates and means: a bootstrap that resamples images, paired differences, McNemar, Holm (METHODS 15).
+"""Rates, means, differences and correlations with their intervals by image, and exact tests (METHODS 15).
 
-Rows of one image (its instances, its questions) are not independent, so whole images are drawn: the *clusters*.
+Rows of one image (its instances, its questions) are not independent, so the unit is the image: the *cluster*. An
+estimate is a function of sums over rows; its interval comes from the sums without each image in turn
+(`vfkit.metrics.intervals`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
+from scipy.stats import rankdata
 from statsmodels.stats.contingency_tables import mcnemar as _mcnemar
 from statsmodels.stats.multitest import multipletests
 
-N_BOOT, LEVEL, SEED = 1000, 0.95, 0
+from vfkit.metrics.intervals import FEWEST, KINDS, LEVEL, interval
+
+N_BOOT, SEED = 1000, 0
 _BATCH = 1_000_000  # draws held in memory at once
 
 
-def ratio(numerator, denominator, clusters, groups=None, **options) -> pd.DataFrame:
-    """sum(numerator) / sum(denominator), per group, with a clustered percentile bootstrap interval.
+def rate(numerator, denominator, clusters, groups=None, level: float = LEVEL) -> pd.DataFrame:
+    """Share of events, sum(numerator) / sum(denominator), per group, with its interval by image.
 
     Args:
-        numerator, denominator: one number per row; none may be missing.
-        clusters, groups, options: as in `of_sums`.
+        numerator, denominator: counts per row, 0 <= numerator <= denominator; none may be missing.
+        clusters, groups, level: as in `of_sums`.
+    """
+    return of_sums([numerator, denominator], divide, clusters, groups, kind="rate", level=level)
+
+
+def ratio(numerator, denominator, clusters, groups=None, level: float = LEVEL) -> pd.DataFrame:
+    """sum(numerator) / sum(denominator) of any numbers, per group, with its interval by image. Else as `rate`."""
+    return of_sums([numerator, denominator], divide, clusters, groups, kind="mean", level=level)
+
+
+def mean(values, clusters, groups=None, level: float = LEVEL) -> pd.DataFrame:
+    """Mean per group with its interval by image; rows whose value is not finite are left out. Else as `ratio`."""
+    values = np.asarray(values, dtype=float)
+    there = np.isfinite(values)
+    return ratio(np.where(there, values, 0.0), there.astype(float), clusters, groups, level)
+
+
+def difference(
+    numerator, denominator, other_numerator, other_denominator, clusters, groups=None, level: float = LEVEL
+) -> pd.DataFrame:
+    """Difference of two rates over the same images: paired. Else as `rate`; NaN where a denominator sums to zero."""
+    columns = [numerator, denominator, other_numerator, other_denominator]
+    return of_sums(columns, less(divide), clusters, groups, kind="difference", level=level)
+
+
+def correlation(x, y, clusters, groups=None, ranked: bool = True, level: float = LEVEL) -> pd.DataFrame:
+    """Spearman's (or Pearson's) correlation of rows per group, with its interval by image.
+
+    Args:
+        x, y: one number per row; rows in which one is not finite are left out.
+        ranked: Spearman's: ranks are taken once, within the group.
+        clusters, groups, level: as in `of_sums`.
 
     Returns:
-        As `of_sums`; `value` is NaN where the denominator sums to zero. A rate of exactly 0 (or 1) has an interval of
-        zero width, as in any percentile bootstrap; with n images the true rate may still be near 3 / n.
+        As `of_sums`; NaN where a side does not vary.
     """
-    return of_sums([numerator, denominator], divide, clusters, groups, **options)
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    groups = np.full(len(x), "all", dtype=object) if groups is None else np.asarray(groups, dtype=object)
+    there = np.isfinite(x) & np.isfinite(y)
+    group = pd.factorize(groups)[0]
+    sides = np.zeros((2, len(x)))
+    for number in range(group.max() + 1 if len(x) else 0):
+        here = there & (group == number)
+        sides[:, here] = [_scaled((rankdata if ranked else np.asarray)(side[here])) for side in (x, y)]
+    x, y = sides
+    columns = [x, y, x * x, y * y, x * y, there.astype(float)]
+    return of_sums(columns, _pearson, clusters, groups, kind="correlation", level=level)
 
 
 def of_sums(
@@ -33,78 +78,67 @@ def of_sums(
     function: Callable,
     clusters,
     groups=None,
-    parts: int = 1,
-    n_boot: int = N_BOOT,
+    kind: str = "mean",
     level: float = LEVEL,
-    seed: int = SEED,
 ) -> pd.DataFrame:
-    """A function of sums over rows, per group, with a clustered percentile bootstrap interval.
+    """A function of sums over rows, per group, with its interval by image.
 
     Args:
-        columns: each one number per row, none missing; the last is the denominator: what makes a row count.
+        columns: each one number per row, none missing; the last is the denominator: what makes a row count. For a
+            `difference`, two such sets one after the other.
         function: of one array of sums per column, element by element, to an array of values.
-        clusters: the image of each row. All clusters are resampled together, so groups stay paired.
+        clusters: the image of each row.
         groups: what to tabulate by (one value per row); None for a single row labelled `all`.
-        parts: in how many equal parts `columns` come, each with its denominator last.
-        n_boot, level, seed: resamples, coverage, and the seed of the draws.
+        kind: of `KINDS`: what number it is.
+        level: of the interval.
 
     Returns:
-        Indexed by group in order of appearance: `value`, `low`, `high`, `clusters` (images with a non-zero
-        denominator). The interval is NaN where fewer than two images contribute: one says nothing of the spread between
-        images. Resamples in which the function is NaN (a group's denominator is zero) are left out.
+        Indexed by group in order of appearance: `value`, `low`, `high`, `clusters` (images that contribute). The
+        interval is NaN where fewer than `FEWEST` images contribute.
     """
+    if kind not in KINDS:
+        raise ValueError(f"a number of kind {kind!r} is none of {', '.join(KINDS)}")
     if groups is None:
         groups = np.full(len(np.asarray(clusters)), "all", dtype=object)
     sums, names = cluster_sums(columns, clusters, groups)  # [column, cluster, group]
-    step = len(sums) // parts
-    contributing = (sums[step - 1 :: step] != 0).sum(axis=1).min(axis=0)
-    value = function(*sums.sum(axis=1))
-    totals = np.moveaxis(resample(sums, n_boot, seed), 1, 0)  # [column, boot, group]
-    low, high = percentiles(function(*totals), level, contributing)
+    parts = 2 if kind == "difference" else 1
+    weight = sums[len(sums) // parts - 1 :: len(sums) // parts]  # [part, cluster, group]
+    total = sums.sum(axis=1)
+    value = np.asarray(function(*total), dtype=float)
+    contributing = (weight != 0).sum(axis=1).min(axis=0)
+    low, high = np.full((2, len(names)), np.nan)
+    for i in np.flatnonzero((contributing >= FEWEST) & np.isfinite(value)):
+        own = sums[:, (weight[..., i] != 0).any(axis=0), i]  # [column, contributing cluster]
+        without = function(*(total[:, i, None] - own))
+        low[i], high[i] = interval(value[i], without, kind, level, own[0] if len(own) == 2 else None, own[-1])
     table = {"value": value, "low": low, "high": high, "clusters": contributing}
     return pd.DataFrame(table, index=pd.Index(names, name="group"))
 
 
-rate = ratio  # of events: every row 0 <= numerator <= denominator
+def median(values, clusters, groups=None, level: float = LEVEL) -> pd.DataFrame:
+    """Median per group with its interval by image; rows whose value is not finite are left out. Else as `rate`.
 
-
-def mean(values, clusters, groups=None, **options) -> pd.DataFrame:
-    """Mean per group with its clustered interval; rows whose value is not finite are left out. Else as `ratio`."""
+    The interval of the share of rows at or below the median, read off the values (Woodruff's method).
+    """
     values = np.asarray(values, dtype=float)
-    there = np.isfinite(values)
-    return ratio(np.where(there, values, 0.0), there.astype(float), clusters, groups, **options)
-
-
-def difference(
-    numerator, denominator, other_numerator, other_denominator, clusters, groups=None, **options
-) -> pd.DataFrame:
-    """Difference of two ratios of sums over the same clusters, which are resampled jointly: paired. As `ratio` else;
-    `value` and interval are NaN where either denominator sums to zero, or fewer than two images have one."""
-    columns = [numerator, denominator, other_numerator, other_denominator]
-    return of_sums(columns, _less(divide), clusters, groups, parts=2, **options)
-
-
-def median(values, clusters, groups=None, n_boot: int = N_BOOT, level: float = LEVEL, seed: int = SEED) -> pd.DataFrame:
-    """Median per group with its clustered interval; rows whose value is not finite are left out. Else as `ratio`."""
-    values = np.asarray(values, dtype=float)
+    clusters = np.asarray(clusters, dtype=object)
     groups = np.full(len(values), "all", dtype=object) if groups is None else np.asarray(groups, dtype=object)
-    cluster, images = pd.factorize(np.asarray(clusters, dtype=object), sort=True)
     group, names = pd.factorize(groups)
-    weights = np.concatenate([np.zeros((0, len(images)), int), *draws(len(images), n_boot, seed)])  # the same for all
     found = []
     for number in range(len(names)):
         here = (group == number) & np.isfinite(values)
-        order = np.argsort(values[here], kind="stable")
-        ordered, owner = values[here][order], cluster[here][order]
-        if not len(ordered):
-            found.append((np.nan, np.nan, np.nan, 0))
-            continue
-        step = max(1, _BATCH // len(ordered))
-        parts = [weights[start : start + step, owner] for start in range(0, n_boot, step)]
-        medians = np.concatenate([_weighted_medians(ordered, part) for part in parts])[:, None]
-        contributing = np.array([len(np.unique(owner))])
-        low, high = percentiles(medians, level, contributing)
-        found.append((float(np.median(ordered)), low[0], high[0], contributing[0]))
+        own, middle = values[here], np.nan
+        row = {"low": np.nan, "high": np.nan, "clusters": 0}
+        if len(own):
+            middle = float(np.median(own))
+            row = rate(own <= middle, np.ones(len(own)), clusters[here], level=level).iloc[0]
+        ends = np.array([row["low"], row["high"]])
+        if np.isfinite(ends).all():
+            shares = np.clip(ends + 0.5 - row["value"], 0, 1)
+            ends = np.array(
+                [np.quantile(own, share, method=way) for share, way in zip(shares, ("lower", "higher"), strict=True)]
+            )
+        found.append((middle, *ends, int(row["clusters"])))
     return pd.DataFrame(found, columns=["value", "low", "high", "clusters"], index=pd.Index(names, name="group"))
 
 
@@ -117,7 +151,7 @@ def paired_difference(
     cluster: str = "image_id",
     **options,
 ) -> dict:
-    """Difference first - second of two ratios on the samples that both frames hold; see `paired_of_sums`."""
+    """Difference first - second of two rates on the samples that both frames hold; see `paired_of_sums`."""
     return paired_of_sums(first, second, [numerator, denominator], divide, on, cluster, **options)
 
 
@@ -130,31 +164,31 @@ def paired_of_sums(
     cluster: str = "image_id",
     **options,
 ) -> dict:
-    """Difference first - second of a function of sums on the samples both frames hold, images resampled jointly.
+    """Difference first - second of a function of sums, in [0, 1], on the samples both frames hold.
 
     Args:
         first, second: frames with `on` (one or more columns), `cluster` and `columns`; any number of rows per sample.
             A sample's cluster is read from `first`.
-        columns, function: as in `of_sums`.
+        columns, function, options: as in `of_sums`.
 
     Returns:
-        `samples` in common, `first`, `second`, `difference`, `low`, `high`; NaN as in `of_sums`.
+        `samples` in common, `clusters` (images), `first`, `second`, `difference`, `low`, `high`; NaN as in `of_sums`.
     """
     pair = [frame.groupby(on, sort=True)[columns].sum() for frame in (first, second)]
     common = pair[0].index.intersection(pair[1].index)
     if common.empty:
-        return {"samples": 0} | dict.fromkeys(("first", "second", "difference", "low", "high"), np.nan)
+        return {"samples": 0, "clusters": 0} | dict.fromkeys(("first", "second", "difference", "low", "high"), np.nan)
     image = first.drop_duplicates(on).set_index(on, drop=False).loc[common, cluster]
     numbers = [frame.loc[common, name] for frame in pair for name in columns]
-    found = of_sums(numbers, _less(function), image, parts=2, **options).iloc[0]
+    found = of_sums(numbers, less(function), image, kind="difference", **options).iloc[0]
     totals = [number.sum() for number in numbers]
     a, b = (float(function(*half)) for half in (totals[: len(columns)], totals[len(columns) :]))
-    low, high = float(found["low"]), float(found["high"])
-    return {"samples": len(common), "first": a, "second": b, "difference": a - b, "low": low, "high": high}
+    counts = {"samples": len(common), "clusters": int(found["clusters"])}
+    return counts | dict(first=a, second=b, difference=a - b, low=float(found["low"]), high=float(found["high"]))
 
 
-def _less(function: Callable) -> Callable:
-    """What `function` makes of the first half of its arguments, less what it makes of the second."""
+def less(function: Callable) -> Callable:
+    """The function of the first half of the arguments, minus that of the second half."""
     return lambda *sums: function(*sums[: len(sums) // 2]) - function(*sums[len(sums) // 2 :])
 
 
@@ -162,7 +196,7 @@ def mcnemar(first, second) -> dict:
     """Exact two-sided McNemar test of paired yes/no outcomes.
 
     Returns `only_first`, `only_second` (the discordant pairs) and `p` (1 without discordant pairs, NaN without pairs).
-    Pairs count as independent; where several questions share an image, trust the clustered interval more.
+    Pairs count as independent: give one pair per image.
     """
     first, second = np.asarray(first, dtype=bool), np.asarray(second, dtype=bool)
     if first.shape != second.shape:
@@ -223,17 +257,20 @@ def percentiles(values: np.ndarray, level: float, contributing: np.ndarray) -> t
     return low, high
 
 
-def _weighted_medians(ordered: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Medians [boot] of ascending values, each there as often as `weights` [boot, value] say; NaN of none."""
-    total = weights.cumsum(axis=1)
-    n, some = total[:, -1:], total[:, -1] > 0
-    below, above = ((total < place).sum(axis=1)[some] for place in ((n + 1) // 2, n // 2 + 1))
-    medians = np.full(len(weights), np.nan)
-    medians[some] = (ordered[below] + ordered[above]) / 2
-    return medians
-
-
 def divide(numerator, denominator):
     """numerator / denominator, element by element in float64; NaN where the denominator is 0."""
     numerator, denominator = np.asarray(numerator, dtype=float), np.asarray(denominator, dtype=float)
     return np.divide(numerator, denominator, out=np.full(numerator.shape, np.nan), where=denominator != 0)[()]
+
+
+def _scaled(values: np.ndarray) -> np.ndarray:
+    """Mean 0, SD 1 (constant values: all 0), so that sums of squares lose no digits."""
+    if not len(values) or np.ptp(values) == 0:
+        return np.zeros(len(values))
+    return (values - values.mean()) / values.std()
+
+
+def _pearson(x, y, xx, yy, xy, n):
+    """Correlation from sums; NaN where a side does not vary."""
+    spread = np.sqrt(np.maximum((n * xx - x * x) * (n * yy - y * y), 0))
+    return np.clip(divide(n * xy - x * y, np.where(spread > 1e-9 * np.maximum(n, 1) ** 2, spread, 0)), -1, 1)

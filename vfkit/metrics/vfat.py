@@ -108,7 +108,7 @@ def vfat_scores(
     table = pd.DataFrame({"n": grouped.size(), "items": grouped["item"].nunique()})
     sums = [pooled["vision"], pooled["bias"], pooled["one"]]
     for name in MEASURES:
-        found = indexed(stats.of_sums(sums, SHARES[name], pooled[unit], groups), keys)
+        found = indexed(stats.of_sums(sums, SHARES[name], pooled[unit], groups, kind="rate"), keys)
         table = table.assign(**{name: found["value"], f"{name}_low": found["low"], f"{name}_high": found["high"]})
     table["tied"] = grouped["tied"].sum().astype(int)
     return in_order(table.assign(cluster=cluster).reset_index(), keys)

@@ -59,9 +59,7 @@ def vfat_transitions(
     rows = pd.concat(found, ignore_index=True)
     rows = pd.concat([rows.assign(end=end) for end in OUTCOMES], ignore_index=True)
     rows["count"] = (rows["end"] == rows["outcome_end"]).astype(float)
-    rates = stats.ratio(
-        rows["count"], rows["one"], rows[cluster_column(cluster)], pd.MultiIndex.from_frame(rows[cells])
-    )
+    rates = stats.rate(rows["count"], rows["one"], rows[cluster_column(cluster)], pd.MultiIndex.from_frame(rows[cells]))
     rates = indexed(rates, cells)
     table = rows[[*groups, "first", "second"]].drop_duplicates()
     for name in ("start", "end"):

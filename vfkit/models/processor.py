@@ -1,7 +1,11 @@
-"""The pixel budget of a model whose images keep their shape: set on its processor, and checked by counting tokens."""
+"""A model's processor: loaded without running a checkpoint's code, and held to a pixel budget by counting tokens."""
 
 import math
+import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,6 +14,42 @@ from tokenizers import Tokenizer, models
 from transformers import AutoProcessor, PreTrainedTokenizerFast, ProcessorMixin
 
 from vfkit.models.registry import ModelUnavailable, Spec
+
+_RENAMED = [(r'"Qwen2_5_VLImageProcessor(Fast)?"', '"Qwen2VLImageProcessor"')]
+"""Classes that checkpoints name and the library has under another name only."""
+
+
+def load_processor(folder: Path, spec: Spec) -> ProcessorMixin:
+    """The processor of a checkpoint, with its chat template and within the model's pixel budget.
+
+    Raises:
+        ModelUnavailable: no chat template, or a budget that does not apply.
+        Exception: whatever the library raises of a damaged checkpoint.
+    """
+    processor = _load(folder)
+    if not processor.chat_template:  # older checkpoints keep it with the tokenizer
+        processor.chat_template = processor.tokenizer.chat_template
+    if not processor.chat_template:
+        raise ModelUnavailable(
+            f"model {spec.name!r} has no chat template in {folder}, and vfkit reads chat models only: take the "
+            "instruction-tuned form, or copy the template of the model it was made from (chat_template.jinja)."
+        )
+    set_budget(processor, spec)
+    return processor
+
+
+def load_without_tokenizer(folder: Path, spec: Spec) -> ProcessorMixin:
+    """The processor as far as images need it: where the tokenizer is missing a stand-in takes its place."""
+    if not any((folder / name).exists() for name in ("processor_config.json", "preprocessor_config.json")):
+        raise FileNotFoundError("there is neither processor_config.json nor preprocessor_config.json")
+    if (folder / "tokenizer_config.json").exists():
+        processor = _load(folder)
+    else:
+        with _copied(folder) as stand_in:
+            _tokenizer().save_pretrained(stand_in)
+            processor = _load(stand_in)
+    set_budget(processor, spec)
+    return processor
 
 
 def set_budget(processor: ProcessorMixin, spec: Spec) -> None:
@@ -54,21 +94,30 @@ def _pixels(images, pixels: int) -> int:
     return height * width * images.patch_size**2
 
 
-def without_tokenizer(folder: Path) -> ProcessorMixin:
-    """The model's processor; where its tokenizer is missing, with a stand-in, since images need none."""
-    if (folder / "tokenizer_config.json").exists():
-        return AutoProcessor.from_pretrained(folder)
-    if not any((folder / name).exists() for name in ("processor_config.json", "preprocessor_config.json")):
-        raise FileNotFoundError("there is neither processor_config.json nor preprocessor_config.json")
-    with TemporaryDirectory() as stand_in:
-        for file in folder.glob("*.json"):
-            shutil.copy(file, stand_in)
-        _tokenizer().save_pretrained(stand_in)
-        return AutoProcessor.from_pretrained(stand_in)
+def _load(folder: Path) -> ProcessorMixin:
+    files = [folder / name for name in ("preprocessor_config.json", "processor_config.json")]
+    texts = {file.name: file.read_text() for file in files if file.exists()}
+    renamed = {name: reduce(lambda text, pair: re.sub(*pair, text), _RENAMED, text) for name, text in texts.items()}
+    if renamed == texts:
+        return AutoProcessor.from_pretrained(folder, trust_remote_code=False)
+    with _copied(folder) as copy:
+        for name, text in renamed.items():
+            (copy / name).write_text(text)
+        return AutoProcessor.from_pretrained(copy, trust_remote_code=False)
+
+
+@contextmanager
+def _copied(folder: Path) -> Iterator[Path]:
+    """A copy of all files but the weights, for as long as it takes to load a processor from it."""
+    with TemporaryDirectory() as copy:
+        for file in folder.iterdir():
+            if file.is_file() and file.suffix in (".json", ".jinja", ".txt", ".model"):
+                shutil.copy(file, copy)
+        yield Path(copy)
 
 
 def _tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer that knows nothing but the names under which processors look for special tokens."""
+    """A tokenizer that knows only the names under which processors look for special tokens."""
     names = ("image", "video", "boi", "eoi", "start_image", "end_image", "context_image")
     return PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer(models.WordLevel({"<pad>": 0}, unk_token="<pad>")), pad_token="<pad>",

@@ -4,15 +4,16 @@ import difflib
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from vfkit import hub
 from vfkit.hub import ModelUnavailable
+from vfkit.models import checkpoint
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).parents[1]
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 """Size of one number by dtype."""
-_HASH_WHOLE = 64 * 2**20  # files up to this many bytes are hashed whole for the fingerprint
 
 
 @dataclass(frozen=True)
 class Spec:
-    """Where a model comes from and how it is loaded; see params/models.yaml, which says what each field means."""
+    """Where a model comes from and how it is loaded; params/models.yaml says what each field means.
+
+    Two fields are not in that file: `path` of a checkpoint's folder outside the package, and `like`, the registered
+    model with whose config a folder is read because the two are the same architecture and size.
+    """
 
     name: str
     path: str | None = None
@@ -39,29 +43,39 @@ class Spec:
     max_pixels: int | None = None
     notes: str = ""
     api: dict | None = None
+    like: str | None = None
 
 
 @cache
 def specs() -> dict[str, Spec]:
     """Every named model."""
-    file = PACKAGE.parent / "params" / "models.yaml"
-    if not file.exists():
-        raise FileNotFoundError(f"{file} does not exist: install vfkit from its repository with pip install -e .")
-    return {name: Spec(name, **fields) for name, fields in yaml.safe_load(file.read_text()).items()}
+    return {name: Spec(name, **fields) for name, fields in _yaml("models.yaml").items()}
 
 
-def find(name: str) -> Spec:
-    """The spec of a registered name, a folder or a hub id.
+@cache
+def released() -> dict[str, dict[str, Any]]:
+    """Figures of released checkpoints by registered name: `source`, `config`, `processor` (see models/released.yaml).
+
+    Models for which no public source of them was found are not in it.
+    """
+    return yaml.safe_load((PACKAGE / "models" / "released.yaml").read_text())
+
+
+def find(name: str | Path) -> Spec:
+    """The spec of a registered name, a folder or a hub id. All three give the same spec for the same model: a hub id is
+    looked up among the registered ones, a folder is known by its place in the hub's cache or by its config.
 
     Raises:
         ModelUnavailable: none of the three; names the nearest registered name.
     """
+    name = os.fspath(name)
     if name in specs():
         return specs()[name]
-    if os.sep in name and Path(name).is_dir() or Path(name, "config.json").exists():
-        return Spec(name, path=str(Path(name).resolve()))
-    if name.count("/") == 1 and not name.startswith((".", "/", "~")) and not Path(name).exists():
-        return Spec(name, hub=name)
+    folder = Path(name).expanduser()
+    if os.sep in name and folder.is_dir() or (folder / "config.json").exists():
+        return _of_folder(name, folder.resolve())
+    if name.count("/") == 1 and not name.startswith((".", "/", "~")) and not folder.exists():
+        return _of_hub_id(name)
     near = difflib.get_close_matches(name, specs(), n=1)
     raise ModelUnavailable(
         f"model {name!r} is neither a name in params/models.yaml ({', '.join(specs())}), nor a folder with a "
@@ -70,7 +84,7 @@ def find(name: str) -> Spec:
 
 
 def files(spec: Spec, weights: bool = True) -> Path:
-    """The folder that holds the checkpoint's files; a hub model is downloaded on first use, on wish without weights.
+    """The folder that holds the checkpoint's files; a hub model is downloaded on first use, optionally without weights.
 
     Raises:
         ModelUnavailable: within seconds where the files are not here and the hub cannot give them.
@@ -83,18 +97,6 @@ def files(spec: Spec, weights: bool = True) -> Path:
             raise ModelUnavailable(f"model {spec.name!r}: {folder} holds no checkpoint (no config.json)")
         return folder
     return _from_hub(spec, weights)
-
-
-def _from_hub(spec: Spec, weights: bool) -> Path:
-    meant = f"hub id {spec.hub}" if spec.name != spec.hub else "taken as a hub id: there is no such folder"
-    otherwise = (
-        f"To have it: on a machine with network run `hf download {spec.hub}`, copy the folder here and give its path "
-        "as the model; or choose an embedded one, such as mini_qwen3vl."
-    )
-    needs = ["*.safetensors"] if weights else ["config.json"]  # a dry run may have fetched the config alone
-    patterns = ["*.json", "*.jinja", "*.txt", "*.model", *needs]
-    called = f"model {spec.name!r} ({meant})"
-    return hub.fetch(spec.hub, patterns, called, otherwise, ModelUnavailable, revision=spec.revision, needs=needs)
 
 
 def listing() -> "pd.DataFrame":
@@ -118,44 +120,122 @@ def listing() -> "pd.DataFrame":
     return pd.DataFrame(rows).astype({"billions": float, "gigabytes": float})
 
 
-def is_hosted(name: str) -> bool:
+def is_hosted(name: str | Path) -> bool:
     """Whether a model is asked over the network: it gives answers, and neither scores nor states."""
     return find(name).api is not None
 
 
 def endpoint_url(spec: Spec) -> str:
-    """Where a hosted model is asked: an address in the environment, where its entry names a variable that is set, goes
-    before the provider's own."""
+    """Address of a hosted model: the one in the environment variable that its entry names, else the provider's."""
     return os.environ.get(spec.api.get("base_url_env", ""), "") or spec.api["base_url"]
 
 
-def fingerprint(name: str, dtype: str | None = None) -> str:
-    """Digest of the checkpoint's files, the type it is loaded as and its pixel budget; no weights are loaded.
-
-    Small files are hashed whole; of larger ones the size, the first and the last mebibyte are. Of a hosted model it is
-    where and how it is asked.
-    """
+def fingerprint(name: str | Path, dtype: str | None = None) -> str:
+    """Digest of every byte of the checkpoint's files, of the type it is loaded as and of its pixel budget. Of a hosted
+    model: of where and how it is asked. No weights are loaded."""
     spec = find(name)
     if spec.api is not None:
         asked = {"url": endpoint_url(spec), "model": spec.api["model"], "request": spec.api["request"]}
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
     folder = files(spec)
+    spec = find(name)  # a hub model's config is here only now
     budget = [str(pixels) for pixels in (spec.min_pixels, spec.max_pixels) if pixels]
-    digest = hashlib.sha256(" ".join([str(dtype or spec.dtype), *budget]).encode())
-    for file in sorted(folder.iterdir()):
-        if file.suffix in (".json", ".safetensors", ".jinja", ".txt", ".model") and file.name not in _NOT_THE_MODEL:
-            digest.update(f"{file.name} {file.stat().st_size} ".encode())
-            digest.update(_content(file))
-    return digest.hexdigest()[:16]
+    return checkpoint.digest(folder, dtype or dtype_of(spec, folder), *budget)
 
 
-_NOT_THE_MODEL = ("training.json", "card.json")  # how an embedded model was made and what it scores
+def dtype_of(spec: Spec, folder: Path) -> str:
+    """Type of the weights when loaded: the registry's, else the one that the checkpoint's config states."""
+    config = checkpoint.read_config(spec.name, folder)
+    own = [part.get(key) for part in (config, config.get("text_config") or {}) for key in ("dtype", "torch_dtype")]
+    return spec.dtype or next((str(each) for each in own if each), "float32")
 
 
-def _content(file: Path) -> bytes:
-    if file.stat().st_size <= _HASH_WHOLE:
-        return hashlib.sha256(file.read_bytes()).digest()
-    with file.open("rb") as opened:
-        head = opened.read(2**20)
-        opened.seek(-(2**20), os.SEEK_END)
-        return hashlib.sha256(head + opened.read()).digest()
+# --- one model by several names ---------------------------------------------------------------------------------------
+
+
+def _of_hub_id(name: str) -> Spec:
+    for spec in specs().values():
+        if (spec.hub or "").lower() == name.lower():
+            return spec
+    spec = Spec(name, hub=name)
+    try:
+        folder = _from_hub(spec, weights=False, download=False)
+    except ModelUnavailable:
+        return spec  # its config is not known yet
+    return _sized_like(spec, folder) or spec
+
+
+def _of_folder(name: str, folder: Path) -> Spec:
+    for spec in specs().values():
+        if spec.path and (PACKAGE / spec.path) == folder:
+            return spec
+    hub_id = hub.hub_id_of(folder)
+    if hub_id:
+        spec = _of_hub_id(hub_id)
+        return replace(spec, path=str(folder))
+    spec = Spec(name, path=str(folder))
+    like = _sized_like(spec, folder)
+    if like and not any((folder / sign).exists() for sign in _TRAINED_ON):
+        return replace(specs()[like.like], path=str(folder))
+    return like or spec
+
+
+_TRAINED_ON = ("trainer_state.json", "training_args.bin", "adapter_config.json")  # signs of weights of one's own
+
+
+def _sized_like(spec: Spec, folder: Path) -> Spec | None:
+    """The spec with the settings of the registered model whose config has the same figures; None where none has."""
+    try:
+        own = _figures(checkpoint.read_config(spec.name, folder))
+    except ModelUnavailable:
+        return None
+    same = [name for name, model in released().items() if _figures(model["config"]) == own]
+    if not same:
+        return None
+    thinks = "<think>" in _template(folder)
+    best = next((name for name in same if name.endswith("thinking") == thinks), same[0])
+    model = specs()[best]
+    return replace(
+        model, name=spec.name, hub=spec.hub, path=spec.path, revision=spec.revision, notes="", like=best
+    )  # fmt: skip
+
+
+def _figures(config: dict[str, Any]) -> tuple:
+    """What tells the sizes of one architecture apart; a config may hold the text model's figures in a part of its own
+    or beside the others."""
+    text = config | (config.get("text_config") or {})
+    vision = config.get("vision_config") or {}
+    return (
+        config.get("model_type"),
+        *(text.get(key) for key in ("hidden_size", "num_hidden_layers", "intermediate_size")),
+        vision.get("hidden_size"),
+        vision.get("depth", vision.get("num_hidden_layers")),
+    )
+
+
+def _template(folder: Path) -> str:
+    names = ("chat_template.jinja", "chat_template.json", "tokenizer_config.json")
+    return "".join((folder / name).read_text() for name in names if (folder / name).exists())
+
+
+def _from_hub(spec: Spec, weights: bool, download: bool = True) -> Path:
+    meant = f"hub id {spec.hub}" if spec.name != spec.hub else "taken as a hub id: there is no such folder"
+    otherwise = (
+        f"To have it: on a machine with network run `hf download {spec.hub}`, copy the folder here and give its path "
+        "as the model; or choose an embedded one, such as mini_qwen3vl."
+    )
+    needs = ["config.json", *(["*.safetensors"] if weights else [])]  # a dry run may have fetched the config alone
+    patterns = ["*.json", "*.jinja", "*.txt", "*.model", *needs]
+    called = f"model {spec.name!r} ({meant})"
+    return hub.fetch(
+        spec.hub, patterns, called, otherwise, ModelUnavailable, revision=spec.revision, needs=needs, download=download
+    )
+
+
+def _yaml(name: str) -> dict[str, dict[str, Any]]:
+    """A file of params/: the repository's, or the copy that an installed package holds."""
+    places = [PACKAGE.parent / "params" / name, PACKAGE / "params" / name]
+    for file in places:
+        if file.exists():
+            return yaml.safe_load(file.read_text())
+    raise FileNotFoundError(f"{places[0]} does not exist: install vfkit from its repository with pip install -e .")

@@ -1,0 +1,214 @@
+"""Checkpoints as people have them: what is whole loads, and what is wrong with one is said in one line."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+from safetensors.torch import load_file, save_file
+
+import vfkit
+from vfkit.models import load, registry
+
+CODE = "from pathlib import Path\nPath(__file__).with_name('it_ran').touch()\n"
+
+
+@pytest.fixture
+def copy_of(tiny_vlm, tmp_path):
+    """A copy of an architecture's tiny checkpoint, free to be spoiled."""
+    return lambda name: shutil.copytree(tiny_vlm(name).name, tmp_path / name)
+
+
+def _change(file: Path, **fields) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+
+
+def _refused(folder: Path, says: str) -> str:
+    with pytest.raises(vfkit.ModelUnavailable, match=says) as caught:
+        vfkit.load_model(str(folder), device="cpu")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def _reweigh(folder: Path, change) -> None:
+    weights = change(load_file(folder / "model.safetensors"))
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+# --- weights ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", tiny.ALL)
+def test_a_checkpoint_without_its_vision_tower_is_refused_by_the_names_of_what_is_missing(copy_of, name):
+    folder = copy_of(name)
+    _reweigh(folder, lambda weights: {key: value for key, value in weights.items() if "vis" not in key})
+    assert "vis" in _refused(folder, r"\d\d missing \(.*and \d+ more\)")
+
+
+@pytest.mark.parametrize("name", tiny.ALL)
+def test_weights_under_a_name_that_nothing_has_are_refused(copy_of, name):
+    folder = copy_of(name)
+    _reweigh(folder, lambda weights: weights | {"stray.weight": torch.zeros(2)})
+    _refused(folder, r"1 unexpected \(stray.weight\)")
+
+
+@pytest.mark.parametrize("name", tiny.ALL)
+def test_weights_of_another_shape_are_refused(copy_of, name):
+    folder = copy_of(name)
+    _reweigh(
+        folder, lambda weights: weights | {key: weights[key][:, :-1].clone() for key in weights if "v_proj.w" in key}
+    )
+    _refused(folder, "mismatch")
+
+
+def test_a_head_is_missing_only_where_it_is_not_tied(vlm, copy_of, tmp_path):
+    def without_head(weights):
+        return {key: value for key, value in weights.items() if "lm_head" not in key}
+
+    tied = shutil.copytree(registry.files(registry.find("mini_qwen3vl")), tmp_path / "tied")
+    _reweigh(tied, without_head)
+    mine = vfkit.load_model(str(tied), device="cpu").model
+    assert torch.equal(mine.lm_head.weight, vlm.model.lm_head.weight)
+    untied = copy_of("qwen2_5_vl")
+    _reweigh(untied, without_head)
+    _refused(untied, r"1 missing \(lm_head.weight\)")
+
+
+def test_pickled_weights_a_git_lfs_pointer_a_file_cut_off_and_a_missing_shard_are_each_one_line(copy_of):
+    folder = copy_of("qwen2_5_vl")
+    weights = folder / "model.safetensors"
+    whole = weights.read_bytes()
+    for kept, says in ((len(whole) - 9, "is cut off: .* of .* bytes"), (100, "inside its header"), (3, "cut off")):
+        weights.write_bytes(whole[:kept])
+        _refused(folder, says)
+    weights.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    _refused(folder, "model.safetensors is a Git LFS pointer")
+    weights.write_bytes(b"<html>not found</html>" * 9)
+    _refused(folder, "cut off|not a safetensors")
+    weights.rename(folder / "pytorch_model.bin")
+    _refused(folder, "pytorch_model.bin only")
+    (folder / "pytorch_model.bin").unlink()
+    _refused(folder, "holds no weights")
+    (folder / "model-00001-of-00003.safetensors").write_bytes(whole)
+    _refused(folder, "2 of its files are missing .*model-00002-of-00003")  # known by their numbers
+    (folder / "model-00001-of-00003.safetensors").rename(folder / "first.safetensors")
+    shards = {"a": "first.safetensors", "b": "second.safetensors"}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
+    _refused(folder, r"1 of its files are missing \(second.safetensors\)")  # known by the index
+
+
+def test_another_training_checkpoint_inside_the_folder_is_not_of_this_one(copy_of):
+    folder = copy_of("qwen2_5_vl")
+    (folder / "checkpoint-10").mkdir()
+    (folder / "checkpoint-10" / "model-00001-of-00002.safetensors").write_bytes(b"")
+    assert vfkit.load_model(str(folder), device="cpu").dtype == torch.float32
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json"])
+def test_a_pointer_in_place_of_a_small_file_is_named(copy_of, file):
+    folder = copy_of("qwen2_5_vl")
+    (folder / file).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    _refused(folder, f"{file} is a Git LFS pointer")
+
+
+# --- attention --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["qwen2_5_vl", "gemma3"])
+@pytest.mark.parametrize("key", ["_attn_implementation", "attn_implementation"])
+def test_a_config_that_says_eager_is_read_with_the_attention_that_the_mask_needs(copy_of, name, key):
+    folder = copy_of(name)
+    _change(folder / "config.json", **{key: "eager"})
+    model = vfkit.load_model(str(folder), device="cpu").model
+    parts = [part for part in model.modules() if isinstance(getattr(part, "config", None), type(model.config))]
+    assert parts and {part.config._attn_implementation for part in parts} == {"sdpa"}
+
+
+def test_attention_that_is_not_the_one_needed_is_refused(vlm, monkeypatch):
+    monkeypatch.setattr(vlm.model.model.language_model.config, "_attn_implementation_internal", "eager")
+    with pytest.raises(vfkit.ModelUnavailable, match="attention runs as eager"):
+        load._check_attention("mine", vlm.model)
+
+
+# --- a checkpoint's own code ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "type_, says", [("internvl_chat", r"-hf form \(.*-hf\)"), ("novel", "Take a form that transf")]
+)
+def test_a_models_code_is_never_run_even_if_the_user_would_say_yes(copy_of, type_, says):
+    folder = copy_of("qwen2_5_vl")
+    _change(folder / "config.json", model_type=type_, auto_map={"AutoConfig": "code.Config", "AutoModel": "code.Model"})
+    assert "never runs a checkpoint's code" in _refused(folder, says)
+    assert _load_saying_yes(folder) == 1
+
+
+@pytest.mark.parametrize(
+    "file, key, fails",
+    [("processor_config.json", "AutoProcessor", 1), ("tokenizer_config.json", "AutoTokenizer", 0)],
+)
+def test_a_processors_code_is_never_run(copy_of, file, key, fails):
+    """Of a tokenizer the library has all it needs without the code."""
+    folder = copy_of("qwen2_5_vl")
+    _change(folder / file, auto_map={key: "code.Own"}, processor_class="Own", tokenizer_class="Own")
+    assert _load_saying_yes(folder) == fails
+
+
+def _load_saying_yes(folder: Path) -> int:
+    """Exit status of a process that loads it and whose every question is answered with yes; its code leaves no
+    trace."""
+    for file in ("code.py", "modeling.py", "configuration.py"):
+        (folder / file).write_text(CODE)
+    command = f"import vfkit; vfkit.load_model({str(folder)!r}, device='cpu')"
+    run = dict(input="y\n" * 9, text=True, capture_output=True, timeout=120, env=os.environ | {"HF_HOME": str(folder)})
+    status = subprocess.run([sys.executable, "-c", command], **run).returncode
+    assert not list(folder.rglob("it_ran"))
+    return status
+
+
+# --- templates, quantisation, classes of old --------------------------------------------------------------------------
+
+
+def test_without_a_chat_template_it_is_refused_and_the_tokenizers_own_will_do(copy_of):
+    folder = copy_of("qwen2_5_vl")
+    template = (folder / "chat_template.jinja").read_text()
+    (folder / "chat_template.jinja").unlink()
+    _refused(folder, "has no chat template")
+    _change(folder / "tokenizer_config.json", chat_template=template)
+    assert vfkit.load_model(str(folder), device="cpu").processor.chat_template == template
+
+
+@pytest.mark.parametrize("method", ["awq", "gptq", "bitsandbytes"])
+def test_a_quantised_checkpoint_that_cannot_be_read_here_says_so(copy_of, method):
+    folder = copy_of("qwen2_5_vl")
+    _change(folder / "config.json", quantization_config={"quant_method": method, "bits": 4, "load_in_4bit": True})
+    _refused(folder, rf"quantised \({method}\).*unquantised form")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU the library reads fp8 as fp8")
+def test_a_quantised_checkpoint_that_can_be_read_is_named_and_recorded(copy_of):
+    """On a CPU the library turns fp8 into bfloat16; that these weights were never quantised makes no difference."""
+    folder = copy_of("qwen2_5_vl")
+    _change(folder / "config.json", quantization_config={"quant_method": "fp8"})
+    with pytest.warns(UserWarning, match=r"quantised \(fp8\)"):
+        assert vfkit.load_model(str(folder), device="cpu").quantization["quant_method"] == "fp8"
+
+
+@pytest.mark.parametrize("file", ["preprocessor_config.json", "processor_config.json"])
+def test_a_processor_under_its_old_name_is_read(tiny_vlm, copy_of, file):
+    folder = copy_of("qwen2_5_vl")
+    own = json.loads((folder / "processor_config.json").read_text())
+    if file == "preprocessor_config.json":
+        (folder / "processor_config.json").unlink()
+        own = own["image_processor"] | {"processor_class": own["processor_class"]}
+    text = json.dumps(own).replace("Qwen2VLImageProcessor", "Qwen2_5_VLImageProcessor")
+    assert "Qwen2_5_VLImageProcessor" in text
+    (folder / file).write_text(text)
+    mine = vfkit.load_model(str(folder), device="cpu").processor
+    assert mine.image_processor.to_dict() == tiny_vlm("qwen2_5_vl").processor.image_processor.to_dict()
+    assert (folder / file).read_text() == text

@@ -1,0 +1,127 @@
+"""How often the kit's 95 % intervals hold the truth, by simulation: `python -m vfkit.metrics.coverage [--write]`.
+
+Images are drawn again and again from a population whose value is known; the table says in how many per cent of the
+draws the interval of `vfkit.metrics.stats` holds it. `--write` puts the table into METHODS.
+"""
+
+import argparse
+from importlib.resources import files
+
+import numpy as np
+import pandas as pd
+
+from vfkit.metrics import stats
+
+IMAGES = (8, 12, 24, 50, 100, 200)
+RATES = (0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.98)
+MARKS = ("<!-- coverage: start -->", "<!-- coverage: end -->")
+
+
+def rates(rng, n: int, p: float, icc: float, draws: int, most: int = 8) -> tuple[np.ndarray, np.ndarray]:
+    """Events and instances [draw, image]: 1 to `most` instances an image, correlated within it by `icc`."""
+    trials = rng.integers(1, most + 1, (draws, n))
+    own = np.full((draws, n), p) if icc == 0 else rng.beta(p * (1 / icc - 1), (1 - p) * (1 / icc - 1), (draws, n))
+    return rng.binomial(trials, own), trials
+
+
+def rate_coverage(rng, n: int, p: float, icc: float, draws: int, most: int = 8) -> float:
+    """Coverage of the interval of a rate `p`."""
+    return _held(stats.rate, [*rates(rng, n, p, icc, draws, most)], p)
+
+
+def difference_coverage(rng, n: int, p: float, gap: float, draws: int) -> float:
+    """Coverage of the interval of the difference of two rates, `p + gap` and `p`, of 8 instances each on one image."""
+    icc, shared = 0.3, rng.random((draws, n))
+    sides = []
+    for own in (p + gap, p):
+        # both sides of an image lean the same way
+        lean = rng.beta(own * (1 / icc - 1), (1 - own) * (1 / icc - 1), 20_000)
+        sides += [rng.binomial(8, np.quantile(lean, shared)), np.full((draws, n), 8)]
+    return _held(stats.difference, sides, gap)
+
+
+def mean_coverage(rng, n: int, shape: str, draws: int) -> float:
+    """Coverage of the interval of a mean of one number per image: `normal`, `skewed` (exponential), `mostly 0`."""
+    values = rng.normal(size=(draws, n)) + 1 if shape == "normal" else rng.exponential(size=(draws, n))
+    kept = rng.random((draws, n)) < (0.3 if shape == "mostly 0" else 1)
+    return _held(stats.mean, [values * kept], 0.3 if shape == "mostly 0" else 1.0)
+
+
+def median_coverage(rng, n: int, draws: int, most: int = 8) -> float:
+    """Coverage of the interval of a median over `most` numbers an image, correlated within it by 0.3."""
+    values = np.sqrt(0.3) * rng.normal(size=(draws, n, 1)) + np.sqrt(0.7) * rng.normal(size=(draws, n, most))
+    return _held(stats.median, [values], 0.0)
+
+
+def correlation_coverage(rng, n: int, rho: float, icc: float, draws: int, most: int = 8) -> float:
+    """Coverage of the interval of Spearman's correlation, of `most` rows an image correlated within it by `icc`."""
+    most = most if icc else 1
+    both = [np.sqrt(icc) * rng.normal(size=(draws, n, 1)) + np.sqrt(1 - icc) * rng.normal(size=(draws, n, most))
+            for _ in range(2)]  # fmt: skip
+    both[1] = rho * both[0] + np.sqrt(1 - rho**2) * both[1]
+    return _held(stats.correlation, both, 6 / np.pi * np.arcsin(rho / 2))
+
+
+def coverage_table(draws: int = 2000, images=IMAGES, seed: int = 0) -> pd.DataFrame:
+    """Coverage in per cent: one row per number and setting, one column per number of images."""
+    settings = {}
+    for p in RATES:
+        settings[f"rate {100 * p:.0f} %, one instance an image"] = (rate_coverage, p, 0.0, draws, 1)
+        for icc in (0.0, 0.3, 0.9):
+            settings[f"rate {100 * p:.0f} %, 1 to 8 instances, within-image correlation {icc}"] = (
+                rate_coverage,
+                p,
+                icc,
+                draws,
+            )
+    for p, gap in ((0.05, 0.0), (0.05, 0.1), (0.3, 0.0), (0.3, 0.3)):
+        settings[f"difference of rates {100 * (p + gap):.0f} % and {100 * p:.0f} %"] = (
+            difference_coverage,
+            p,
+            gap,
+            draws,
+        )
+    for shape in ("normal", "skewed", "mostly 0"):
+        settings[f"mean, {shape}"] = (mean_coverage, shape, draws)
+    settings["median"] = (median_coverage, draws // 2)
+    for rho in (0.0, 0.5, 0.9):
+        for icc in (0.0, 0.3):
+            settings[f"rank correlation {rho}, within-image correlation {icc}"] = (
+                correlation_coverage,
+                rho,
+                icc,
+                draws // 2,
+            )
+    rng = np.random.default_rng(seed)
+    rows = [{"number": name} | {n: 100 * make(rng, n, *own) for n in images} for name, (make, *own) in settings.items()]
+    return pd.DataFrame(rows)
+
+
+def _held(make, columns: list[np.ndarray], truth: float) -> float:
+    """Share of draws whose interval holds the truth; columns [draw, image] or [draw, image, row]."""
+    shape = columns[0].shape
+    draw, image = (np.broadcast_to(np.arange(shape[i]).reshape([-1 if j == i else 1 for j in range(len(shape))]), shape)
+                   for i in (0, 1))  # fmt: skip
+    found = make(*(column.ravel() for column in columns), image.ravel(), draw.ravel())
+    return float(((found["low"] <= truth) & (truth <= found["high"])).mean())
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """The table as Markdown, rounded to whole per cent."""
+    heads = ["number", *(f"n = {n}" for n in table.columns[1:])]
+    lines = [heads, ["---"] * len(heads), *([row[0], *(f"{v:.0f}" for v in row[1:])] for row in table.to_numpy())]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--draws", type=int, default=2000)
+    parser.add_argument("--write", action="store_true", help="put the table into METHODS")
+    args = parser.parse_args()
+    text = markdown(coverage_table(args.draws))
+    print(text)
+    if args.write:
+        methods = files("vfkit") / "METHODS.md"
+        before, rest = methods.read_text(encoding="utf-8").split(MARKS[0])
+        after = rest.split(MARKS[1])[1]
+        methods.write_text(before + MARKS[0] + "\n" + text + "\n" + MARKS[1] + after, encoding="utf-8")

@@ -1,0 +1,125 @@
+"""Intervals of an estimate from its values without each image in turn (the jackknife; METHODS 15).
+
+The spread of these values is the estimate's variance over images. It comes with a t quantile whose degrees of freedom
+fall where few images carry the spread: 3 (sum of squares)^2 / sum of fourth powers - 2, which is n - 1 for normal
+numbers and 1 for a single image that differs. What is then done differs by the kind of number:
+
+- `rate`, in [0, 1]: Jeffreys' interval at the effective number of instances, within what the number of images with any
+  event allows; where nothing or everything happens Clopper and Pearson's bound by images, 1 - 0.025^(1/images).
+- `mean`, any number: a t interval corrected for skew (Hall 1992).
+- `difference` of two rates over the same images: the t interval, widened to hold the one corrected for skew, whose
+  sign a few images decide; the same bound by images where no image differs.
+- `correlation`: a t interval on Fisher's z scale.
+
+`vfkit.metrics.coverage` simulates how often they hold the truth.
+"""
+
+import numpy as np
+from scipy.special import betaincinv, ndtri, stdtrit
+
+KINDS = ("rate", "mean", "difference", "correlation")
+LEVEL = 0.95
+FEWEST = 5  # images; with fewer no interval is given
+
+
+def interval(value: float, without, kind: str, level: float = LEVEL, events=None, trials=None) -> tuple[float, float]:
+    """`low` and `high` of an estimate.
+
+    Args:
+        value: the estimate; without: its value without each image in turn.
+        kind: of `KINDS`.
+        events, trials: of a rate, the events (where it is a plain share) and the instances of each image.
+
+    Returns:
+        NaN below `FEWEST` images, or where a value without an image is not defined.
+    """
+    without, n, tail = np.asarray(without, dtype=float), len(without), (1 - level) / 2
+    if n < FEWEST or not np.isfinite(without).all():
+        return np.nan, np.nan
+    if kind == "correlation":
+        value, without = fisher(value, without)
+    moved = without.mean() - without  # how each image pulls the estimate
+    squares = moved**2
+    still = np.abs(moved).max() <= 1e-12 * (abs(value) if kind == "mean" else 1)
+    freedom = n - 1 if still else np.clip(3 * squares.sum() ** 2 / (squares**2).sum() - 2, 1, n - 1)
+    reach, variance = stdtrit(freedom, 1 - tail), (n - 1) / n * squares.sum()
+    if kind == "rate":
+        if still and value in (0, 1):
+            return exact(value, n, level)
+        low, high = _jeffreys(value, variance, reach, tail, max(np.sum(trials), n))
+        if events is None:
+            return low, high
+        least = 1 - upper(np.sum(np.less(events, trials)), n, tail)
+        most = upper(np.sum(np.greater(events, 0)), n, tail)
+        return max(low, min(least, value)), min(high, max(most, value))
+    error = np.sqrt(variance)
+    if kind == "correlation":
+        half = reach / np.sqrt(max(n - 3, 1)) if still else reach * error
+        ends = np.tanh([value - half, value + half])
+    elif still:
+        half = upper(0, n, tail) if kind == "difference" else 0.0
+        ends = np.array([value - half, value + half])
+    else:
+        skew = (moved**3).mean() / squares.mean() ** 1.5 / np.sqrt(n)
+        ends = value - error * np.array([_unskewed(reach, skew), _unskewed(-reach, skew)])
+        if kind == "difference":
+            ends = np.array([min(ends[0], value - reach * error), max(ends[1], value + reach * error)])
+    if kind == "difference":
+        ends = np.clip(ends, -1, 1)
+    low, high = ends
+    return float(low), float(high)
+
+
+def of_draws(value: float, drawn, images: int, level: float = LEVEL) -> tuple[float, float]:
+    """The interval of a rate from its values in resampled images, for rates that no jackknife serves.
+
+    Such a rate has an estimated quantile in it, as the share of instances beyond a control's 5th percentile.
+
+    Returns:
+        `low`, `high`: Jeffreys' interval at the effective number that the variance of the draws tells; the exact bound
+        by images where nothing or everything happens; NaN below `FEWEST` images.
+    """
+    drawn, tail = np.asarray(drawn, dtype=float), (1 - level) / 2
+    drawn = drawn[np.isfinite(drawn)]
+    if images < FEWEST or not np.isfinite(value) or len(drawn) < 2:
+        return np.nan, np.nan
+    variance = drawn.var() * images / (images - 1)
+    if value in (0, 1):
+        return exact(value, images, level)
+    return _jeffreys(value, variance, stdtrit(images - 1, 1 - tail), tail, np.inf if variance else images)
+
+
+def exact(value: float, images: int, level: float = LEVEL) -> tuple[float, float]:
+    """Clopper and Pearson's interval for 0 or all of `images`: [0, 1 - tail^(1/images)], or its mirror image."""
+    most = upper(0, images, (1 - level) / 2)
+    return (0.0, most) if value == 0 else (1 - most, 1.0)
+
+
+def upper(count: int, n: int, tail: float) -> float:
+    """Clopper and Pearson's upper end for `count` of `n`: 1 - tail^(1/n) for none."""
+    return 1.0 if count >= n else float(betaincinv(count + 1, n - count, 1 - tail))
+
+
+def fisher(value: float, without: np.ndarray) -> tuple[float, np.ndarray]:
+    """Fisher's z of correlations. A perfect one, whose z is infinite, counts as 1 / (images + 1) short of it, or as the
+    strongest of the others."""
+    every = np.append(without, value)
+    imperfect = np.abs(every)[np.abs(every) < 1 - 1e-9]
+    most = max([1 - 1 / (len(without) + 1), *imperfect])
+    every = np.arctanh(np.clip(every, -most, most))
+    return every[-1], every[:-1]
+
+
+def _jeffreys(value, variance, reach, tail, most) -> tuple[float, float]:
+    """Jeffreys' interval at the effective number of instances, made smaller for a quantile beyond the normal one."""
+    effective = value * (1 - value) / variance * (ndtri(1 - tail) / reach) ** 2 if variance else np.inf
+    effective = min(effective, most)
+    low, high = betaincinv(value * effective + 0.5, (1 - value) * effective + 0.5, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def _unskewed(reach: float, skew: float) -> float:
+    """Hall's transformation, inverted: the quantile of a t statistic whose numbers are skewed."""
+    if abs(skew) < 1e-6:
+        return reach
+    return 3 / skew * (np.cbrt(1 + skew * (reach - skew / 6)) - 1)

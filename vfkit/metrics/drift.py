@@ -117,9 +117,9 @@ def drift_summary(
                 column = distance_column(distance, probe, tap)
                 pairs = control_pairs(controls, column, about)
                 samples = control_samples(pairs, others, distance, about, k)
-                table = drift_rows(split.assign(drift=split[column]), ANSWERS, pairs, samples).reset_index()
-                about_probe = dict(probe=probe, tap=tap, distance=distance, kept_by=rows.attrs["kept_by"])
-                tables.append(_named(table, **about_probe))
+                table = drift_rows(split.assign(drift=split[column]), ANSWERS, pairs, samples)
+                kept_by = rows.attrs["kept_by"]
+                tables.append(drift_columns(table, probe=probe, tap=tap, distance=distance, kept_by=kept_by))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -149,6 +149,13 @@ def drift_rows(
     for name in CONTROLS:
         table = table.join(_against(table, per, name, samples[name]))
     return table.join(beyond_rates(rows, index, pairs, _HIDDEN))
+
+
+def drift_columns(table: pd.DataFrame, **about: str) -> pd.DataFrame:
+    """The columns of `drift_rows` after those that say what they are about: probe, tap, distance, kept_by."""
+    table = table.reset_index().assign(**about)
+    first = ["probe", "tap", "distance", "family", "answer", "kept_by"]
+    return table[[*first, *table.columns.difference(first, sort=False)]]
 
 
 def sample_drift(
@@ -254,13 +261,6 @@ def _of_probe(counted: pd.DataFrame, probe: str) -> pd.DataFrame:
     return rows
 
 
-def _named(table: pd.DataFrame, **about: str) -> pd.DataFrame:
-    """The table with what it is about in its first columns."""
-    first = {name: about[name] for name in ("probe", "tap", "distance")}
-    table = table.assign(**about)
-    return table[[*first, "family", "answer", "kept_by", *(n for n in table if n not in {*about, "family", "answer"})]]
-
-
 def _against(table: pd.DataFrame, per: pd.DataFrame, name: str, control: pd.DataFrame) -> pd.DataFrame:
     """A control's mean, SD, n and k; Cohen's d and percent of it, with their intervals by image."""
     values = control["drift"]
@@ -286,7 +286,8 @@ def _against(table: pd.DataFrame, per: pd.DataFrame, name: str, control: pd.Data
             ends = intervals.interval(value, without, "mean") if enough else (np.nan, np.nan)
             row |= dict(zip((column, f"{column}_low", f"{column}_high"), (value, *ends), strict=True))
         rows.append(row)
-    found = pd.DataFrame(rows, index=table.index)
+    columns = [f"{kind}_{name}{end}" for kind in ("d", "percent") for end in ("", "_low", "_high")]
+    found = pd.DataFrame(rows, index=table.index, columns=columns, dtype=float)
     found[f"percent_sd_{name}"] = stats.divide(100 * table["drift_sd"], np.full(len(table), about[name]))
     return pd.DataFrame(about, index=table.index).join(found)
 

@@ -52,8 +52,8 @@ def beyond_rates(
     if not len(pairs):
         return pd.DataFrame(table, index=index)
     estimated = thresholds(pairs)
-    own = rows["category"].map(estimated["threshold"]).notna() & ~rows["category"].map(estimated["shared"]).eq(True)
-    group = rows["category"].where(own, None).astype(object)  # None: the threshold of all pairs
+    own = estimated.index[~estimated["shared"]]
+    code = {"rows": own.get_indexer(rows["category"]), "pairs": own.get_indexer(pairs["category"])}  # -1: shared
     images = np.unique(np.concatenate([rows["image"], pairs["image"]]).astype(str))
     at = {"rows": _places(images, rows["image"]), "pairs": _places(images, pairs["image"])}
     weights = np.concatenate(list(stats.draws(len(images)))).astype(np.float32)  # [boot, image]
@@ -61,9 +61,8 @@ def beyond_rates(
     drift = rows["drift"].to_numpy(float)
     ones = np.ones((1, len(images)), dtype=np.float32)
     threshold, size, blocks = np.full(len(rows), np.nan), np.zeros(len(rows), dtype=int), []
-    for one in group.unique():
-        here = np.flatnonzero((group == one) if one is not None else group.isna())
-        mine = (pairs["category"] == one).to_numpy() if one is not None else np.ones(len(pairs), dtype=bool)
+    for one in np.unique(code["rows"]):
+        here, mine = np.flatnonzero(code["rows"] == one), (one < 0) | (code["pairs"] == one)
         values, owner = pairs["drift"].to_numpy(float)[mine], at["pairs"][mine]
         threshold[here], size[here] = _percentile(values, owner, ones)[0], len(values)
         blocks.append((here, _percentile(values, owner, weights)))
@@ -104,7 +103,7 @@ def _percentile(values: np.ndarray, owner: np.ndarray, weights: np.ndarray) -> n
     for start in range(0, len(weights), step):
         total = weights[start : start + step, owner].cumsum(axis=1)
         some = total[:, -1] > 0
-        place = (total[some, -1:] - 1) * PERCENTILE / 100
+        place = (total[some, -1:].astype(float) - 1) * PERCENTILE / 100
         low = np.floor(place)
         ends = [(total[some] <= at).sum(axis=1) for at in (low, np.minimum(low + 1, total[some, -1:] - 1))]
         share = (place - low)[:, 0]

@@ -19,7 +19,7 @@ from random import Random
 
 import test_study
 
-from vfkit.study import cluster, open_run, run_study
+from vfkit.study import open_run, run_study, workers
 
 HERE = Path(__file__).parent
 SIZE = 240  # samples, two a part
@@ -31,7 +31,7 @@ survival.child(sys.argv[2], sys.argv[3])
 """
 
 
-class Stubbed(cluster.Remote):
+class Stubbed(workers.Remote):
     """A worker on Ray with the stub in place of its model."""
 
     def work(self, *args):
@@ -57,7 +57,7 @@ def child(out, engine):
     if engine == "ray":
         import ray
 
-        cluster.Remote = Stubbed
+        workers.Remote = Stubbed
         options = dict(include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False)
         ray.init(address="local", num_cpus=2, num_gpus=0, **options)
     print("begun", flush=True)

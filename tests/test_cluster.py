@@ -10,12 +10,13 @@ import pytest
 import test_study
 from test_study import again, assert_same_records, run, settings, some_failures
 
-from vfkit.study import cluster, store
+from vfkit.study import execute, key, store
+from vfkit.study import workers as pool
 
 HERE = str(Path(__file__).parent)
 
 
-class Stubbed(cluster.Remote):
+class Stubbed(pool.Remote):
     """A worker that first puts the stub in place of models, and dies or fails where the test says so."""
 
     def work(self, *args):
@@ -79,7 +80,7 @@ def config(tmp_path):
 
 @pytest.fixture
 def order(orders, monkeypatch):
-    monkeypatch.setattr(cluster, "Remote", Stubbed)
+    monkeypatch.setattr(pool, "Remote", Stubbed)
     for each in orders.iterdir():
         each.unlink()
     return lambda name: (orders / name).write_text("")
@@ -142,7 +143,7 @@ def test_what_a_worker_raises_stops_the_run(stub, config, tmp_path, order):
 
 
 def test_a_worker_of_another_version_is_refused(stub, config, order, monkeypatch):
-    monkeypatch.setattr(cluster, "surroundings", lambda: {"code": "edited", "libraries": {}})
+    monkeypatch.setattr(execute, "identity", lambda *args: key.identity(*args) | {"code": "edited"})
     with pytest.raises(RuntimeError, match="another version.*code"):
         run(on_ray(config))
 
@@ -165,7 +166,7 @@ def test_more_workers_than_fit_are_refused(stub, config, order):
     ],
 )
 def test_how_many_workers_there_are_and_what_each_holds(config, cluster_has, asked, workers, holds):
-    assert cluster._room(again(config, **asked), cluster_has) == (
+    assert pool._room(again(config, **asked), cluster_has) == (
         workers, dict(zip(("num_gpus", "num_cpus"), holds, strict=True)),
     )  # fmt: skip
 

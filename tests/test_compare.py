@@ -57,12 +57,11 @@ def test_rows_of_one_run_alone_and_texts_and_missing_values(stub, tmp_path):
 
 
 def test_a_run_says_how_it_was_made(stub, tmp_path):
-    stub.device, stub.dtype = "cpu", "torch.float32"
     manifest = run(settings(tmp_path, seed=3)).manifest
     assert manifest["seeds"] == {"samples": 3} and manifest["config"]["seed"] == 3
     assert manifest["machine"]["cores"] >= 1 and set(provenance.PACKAGES) < set(manifest["versions"])
     (reader,) = manifest["readers"]
-    assert reader["device"].startswith("cpu") and reader["dtype"] == "float32" and reader["attention"] is None
+    assert reader["device"].startswith("cpu: ")
     assert manifest["commit"] is None or set(manifest["commit"]) == {"commit", "changed"}
 
 

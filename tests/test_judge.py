@@ -1,7 +1,9 @@
 """Judges: what an answer says is read strictly, reasoning is taken off and counted, verdicts are paid for once."""
 
+import csv
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from chat_server import KEY, ChatServer, text_of
@@ -32,6 +34,55 @@ OPTIONS = ("a dog", "a cat", "red", "dark red")
 )
 def test_an_answer_names_one_option_or_none(text, named):
     assert parse_choice(text, "ABCD", OPTIONS) == named
+
+
+def phrasings(*kinds):
+    with open(Path(__file__).parent / "data" / "phrasings.csv", encoding="utf-8", newline="") as file:
+        return [row for row in csv.DictReader(file) if row["kind"] in kinds]
+
+
+def read(row):
+    index = parse_choice(row["answer"], "ABCD", row["options"].split("|"))
+    return "" if index is None else "ABCD"[index]
+
+
+def test_what_names_an_option_is_read_in_every_phrasing():
+    rows = phrasings("named")
+    assert len(rows) >= 150
+    assert not [row for row in rows if read(row) != row["option"]]
+
+
+def test_ambiguous_and_negated_phrasings_name_nothing():
+    rows = phrasings("ambiguous", "negated", "nothing")
+    assert len(rows) >= 100 and all(row["option"] == "" for row in rows)
+    assert not [row for row in rows if read(row)]
+
+
+@pytest.mark.parametrize("text, named", [("2", 0), ("two", 0), ("The answer is two.", 0), ("three", 1), ("12", None)])
+def test_numbers_are_read_as_words_and_digits(text, named):
+    assert parse_choice(text, "ABC", ("2", "three", "20")) == named
+
+
+def test_spellings_are_one_word():
+    assert (
+        parse_choice("gray", "AB", ("grey", "white")) == 0 == parse_choice("The answer is grey.", "AB", ("gray", "red"))
+    )
+    assert parse_choice("2", "AB", ("2", "two")) is None  # two options that are one
+    assert match("It is gray", "grey", "white") == "vision" and match("two birds", "3 birds", "2 birds") == "bias"
+
+
+@pytest.mark.parametrize(
+    "text, named",
+    [
+        ("Yes there is one.", 0),
+        ("No it is not there", 1),
+        ("No idea", None),
+        ("The answer is no.", 1),
+        ("Not yes", None),
+    ],
+)
+def test_words_as_labels_are_read_where_a_sentence_goes_on(text, named):
+    assert parse_choice(text, ("Yes", "No"), ("Yes", "No")) == named
 
 
 @pytest.mark.parametrize("text, named", [("Yes", 0), ("no.", 1), ("No, there is none.", 1), ("Yes and no", None)])

@@ -16,8 +16,8 @@ from vfkit.readout.batch import Question
 from vfkit.readout.engine import read_many
 from vfkit.readout.verify import compare
 from vfkit.sample import Sample
-from vfkit.study import StudyConfig, plan, run_study
-from vfkit.study.run import ENGINES
+from vfkit.study import StudyConfig, job, run_study
+from vfkit.study.workers import ENGINES
 
 FAMILY = "rotation"
 
@@ -359,18 +359,18 @@ def asked(n_images, each, named=False):
 def test_questions_on_one_image_stay_in_one_chunk(named):
     samples = asked(5, 6, named)
     for size in (1, 4, 8, 12, 100):
-        pieces = list(plan.chunks(samples, size))
+        pieces = list(job.chunks(samples, size))
         assert sorted(sample.id for piece in pieces for sample in piece) == sorted(sample.id for sample in samples)
         images = [{sample.id.split("/")[1] for sample in piece} for piece in pieces]
         assert sum(map(len, images)) == 5  # no image is in two
         assert max(map(len, pieces)) == (30 if size == 100 else 12 if size == 12 else 6)
-    assert [len(piece) for piece in plan.chunks(asked(1, 60), 8)] == [24, 24, 12]  # within bounds
-    assert [len(piece) for piece in plan.chunks(asked(7, 1), 3)] == [3, 3, 1]
+    assert [len(piece) for piece in job.chunks(asked(1, 60), 8)] == [24, 24, 12]  # within bounds
+    assert [len(piece) for piece in job.chunks(asked(7, 1), 3)] == [3, 3, 1]
 
 
 def test_questions_on_one_image_share_their_controls():
     samples = asked(9, 6)
-    partners = plan.partners(samples, 2)
+    partners = job.control_samples(samples, 2)
     for i in range(9):
         (others,) = {tuple(other.id for other in partners[f"{number}/{i}"]) for number in range(6)}
         images = [other.split("/")[1] for other in others]
@@ -403,7 +403,7 @@ def shared(tmp_path_factory):
 
 
 def test_encodes_fall_by_the_number_of_questions_and_the_records_stay(shared, tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "TOGETHER", 1)
+    monkeypatch.setattr(job, "TOGETHER", 1)
     alone = run(tmp_path, chunk=1, verify=0)
     rows = shared.records()
     seen = rows[rows.image_hash.notna()]

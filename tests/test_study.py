@@ -24,10 +24,12 @@ from PIL import Image
 import vfkit
 import vfkit.readout
 from vfkit.datasets import LOADERS, RowError, Rows
+from vfkit.perturb import NATURAL_FAMILIES, natural_suite
 from vfkit.readout import rules
 from vfkit.sample import Sample
-from vfkit.study import StudyConfig, open_run, plan, progress, run_study, store
+from vfkit.study import StudyConfig, job, key, open_run, progress, run_study, store
 
+CHECKPOINT = Path(__file__).parent / "data" / "stub"  # a config.json that names an architecture, and nothing else
 PARTS = ["logp_text", "logp_end", "n_tokens", "logp_letter"]
 FAMILIES = ("identity", "pad_crop", "scale", "text_overlay")  # 13 instances of a 4-option sample
 
@@ -71,10 +73,16 @@ class Stub:
         return self
 
     def fingerprint(self, name, dtype=None):
-        return f"weights of {name}"
+        return f"weights of {name}" + (f" as {dtype}" if dtype else "")
 
     def is_hosted(self, name):
         return False
+
+    def find(self, name):
+        return types.SimpleNamespace(name=name, path=None, hub=name, params=1.0, type="stub")
+
+    def files(self, spec):
+        return CHECKPOINT
 
     def describe(self):
         return {"device": "cpu"}
@@ -96,7 +104,7 @@ class Stub:
         """Put the stub where the study looks for models; `setitem` is monkeypatch's, or dict's own in a subprocess."""
         for name in ("models", "readout.verify"):
             module = types.ModuleType(f"vfkit.{name}")
-            for function in ("load_model", "fingerprint", "is_hosted", "verify"):
+            for function in ("load_model", "fingerprint", "is_hosted", "find", "files", "verify"):
                 setattr(module, function, getattr(self, function))
             setitem(sys.modules, module.__name__, module)
             package = vfkit.readout if "." in name else vfkit
@@ -443,29 +451,38 @@ def test_two_runs_of_one_study_at_once(stub, config):
 # --- the key ----------------------------------------------------------------------------------------------------------
 
 
-def test_runs_share_a_folder_only_if_their_records_must_agree(stub, config, monkeypatch):
-    def key(model="weights", dataset="data", **fields):
-        return plan.run_key(again(config, **fields), model, dataset)
+def test_runs_share_a_key_only_if_their_records_must_agree(stub, config, monkeypatch):
+    def run_key(data="data", **fields):
+        one = again(config, **fields)
+        return key.run_key(key.identity(one, natural_suite(one.families, one.family_params), data))
 
-    same = dict(out="x", dataset_path="x", device="cuda", batch_tokens=1, verify=0, chunk=1, engine="ray")
+    same = dict(out="x", dataset_path="x", device="cuda", batch_tokens=1, verify=0, chunk=1, engine="ray", study="x")
     same |= dict(workers=2, gpus_per_worker=0.5, cpus_per_worker=2, retries=0)
-    assert {key(**{field: value}) for field, value in same.items()} == {key()}
-    other = dict(model="other", dataset="other", n=5, seed=1, rule="text", dtype="bfloat16", study="x", probes=True)
-    other |= dict(
-        families=["scale"],
-        family_params={"scale": {"factor": 0.8}},
-        dataset_options={"size": 3},
-        controls=3,
-        subset=1,
-        max_new_tokens=64,
-        keep_vectors=True,
-    )
-    known = [key()] + [plan.run_key(again(config, **{f: v}), "weights", "data") for f, v in other.items()]
-    known += [key(model="new weights"), key(dataset="edited data")]
-    monkeypatch.setattr(plan, "code_version", lambda: "edited prompt")
-    known.append(key())
-    assert len(set(known)) == len(known) == len(other) + 4
-    assert set(same) | set(other) == set(StudyConfig.model_fields)  # a new field takes a side
+    same |= dict(n=5, seed=1, subset=1, dataset_options={"size": 3})  # what they choose is in the data's fingerprint
+    same |= dict(controls=3, max_new_tokens=64, keep_vectors=True)  # of probes, which are off
+    assert {run_key(**{field: value}) for field, value in same.items()} == {run_key()}
+    other = dict(model="other", rule="text", dtype="bfloat16", probes=True, families=["scale"])
+    other |= dict(family_params={"scale": {"factor": [0.8]}})
+    keys = [run_key(), run_key("edited data")] + [run_key(**{field: value}) for field, value in other.items()]
+    inside = dict(controls=3, max_new_tokens=64, keep_vectors=True)
+    keys += [run_key(probes=True, **{field: value}) for field, value in inside.items()]
+    for part in ("code", "surroundings"):
+        with monkeypatch.context() as patch:
+            patch.setattr(key, part, lambda *args: {"edited": "prompt"})
+            keys.append(run_key())
+    assert len(set(keys)) == len(keys)
+    assert {*same, *other, "dataset"} == set(StudyConfig.model_fields)  # a new field takes a side
+
+
+def test_families_mean_the_same_however_they_are_written(stub, config):
+    def run_key(families, params=None):
+        return key.run_key(key.identity(config, natural_suite(families, params), "data"))
+
+    known = run_key(None)
+    assert run_key(NATURAL_FAMILIES) == run_key(list(reversed(NATURAL_FAMILIES))) == known
+    spelled = {"rotation": {"degrees": [-30, 30], "fill": "white"}, "noise_low": {"trials": 3}}  # the latter not in use
+    assert run_key(None, spelled) == known
+    assert run_key(None, {"rotation": {"degrees": [-30, 31]}}) != known
 
 
 def test_two_models_never_share_a_folder(stub, config):
@@ -476,22 +493,6 @@ def test_two_models_never_share_a_folder(stub, config):
     assert {folder.parts[len(Path(config.out).parts)] for folder in folders} == {"perturbation"}
 
 
-def test_a_changed_prompt_changes_the_code_version_and_a_changed_figure_does_not(tmp_path):
-    package = Path(vfkit.__file__).parent
-    shutil.copytree(package, tmp_path / "vfkit", ignore=shutil.ignore_patterns("__pycache__", "data"))
-    version = plan.code_version(tmp_path / "vfkit")
-    assert version == plan.code_version()
-
-    def edit(name):
-        file = tmp_path / "vfkit" / name
-        file.write_text(file.read_text() + "\n# edited\n")
-        return plan.code_version(tmp_path / "vfkit")
-
-    assert edit("study/run.py") == edit("metrics/flips.py") == version
-    versions = [edit(name) for name in ("prompts.py", "sample.py", "images.py", "perturb/suite.py", "readout/rules.py")]
-    assert len({version, *versions}) == 6
-
-
 # --- progress ---------------------------------------------------------------------------------------------------------
 
 
@@ -499,9 +500,26 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(stub, config, monkey
     monkeypatch.setattr(progress, "EVERY", 0.0)
     run_study(config)
     assert sum(stub.calls[::2]) == 11  # the bases of every chunk
-    lines = capsys.readouterr().err.splitlines()
+    loading, checking, *lines = capsys.readouterr().err.splitlines()
+    assert loading == "loading stub" and checking.startswith("checked 2 samples against the oracle")
     assert [line.split(",")[0] for line in lines] == [f"{done} of 11 samples" for done in np.cumsum(stub.calls[::2])]
-    assert all("samples/s" in line and line.endswith("left") for line in lines)
+    assert all("sample" in line.split(",")[1] and line.endswith("left") for line in lines)
+
+
+def test_the_rate_is_that_of_reading(monkeypatch, capsys):
+    now = 100.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    shown = progress.Progress(20, 10, show=True)
+    now += 100.0  # of loading and checking, and 8 seconds for 4 samples
+    now += 8.0
+    shown.tick(4, overhead=100.0)
+    now += 10.0
+    shown.tick(2, overhead=40.0)  # another worker, that loaded at the same time
+    now += 0.2
+    shown.tick(4, overhead=100.0)
+    lines = capsys.readouterr().err.splitlines()
+    paces = ["14 of 20 samples, 2.0 s/sample", "16 of 20 samples, 3.0 s/sample", "20 of 20 samples, 1.8 s/sample"]
+    assert lines == [f"{pace}, {left} left" for pace, left in zip(paces, ("00:12", "00:12", "00:00"), strict=True)]
 
 
 def test_progress_is_a_bar_on_a_terminal(stub, config, monkeypatch, capsys):
@@ -510,9 +528,9 @@ def test_progress_is_a_bar_on_a_terminal(stub, config, monkeypatch, capsys):
     assert "11/11" in capsys.readouterr().err
 
 
-def test_partners_are_other_samples_whatever_their_images_are():
+def test_control_samples_are_others_whatever_their_images_are():
     samples = [Sample(str(i), (np.full((9, 9, 3), i, dtype=np.uint8),), "?", ("a", "b")) for i in range(6)]
-    partners = plan.partners(samples, 1)
-    assert all(len(others) >= 4 for others in partners.values())
-    assert all(sample.id not in [other.id for other in partners[sample.id]] for sample in samples)
-    assert plan.partners(samples, 1) == partners
+    controls = job.control_samples(samples, 1)
+    assert all(len(others) >= 4 for others in controls.values())
+    assert all(sample.id not in [other.id for other in controls[sample.id]] for sample in samples)
+    assert job.control_samples(samples, 1) == controls

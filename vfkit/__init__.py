@@ -37,7 +37,9 @@ if TYPE_CHECKING:  # for editors and type checkers; a test holds it equal to the
     from vfkit.study import StudyConfig as StudyConfig
     from vfkit.study import compare_runs as compare_runs
     from vfkit.study import open_run as open_run
+    from vfkit.study import open_runs as open_runs
     from vfkit.study import run_study as run_study
+    from vfkit.study import run_sweep as run_sweep
 
 # Names are imported on first use, so that metrics work where torch is not installed. An empty list: the module itself.
 _PUBLIC = {
@@ -47,7 +49,7 @@ _PUBLIC = {
     "perturb": ["natural_suite"],
     "readout": ["Readout", "read", "read_oracle"],
     "sample": ["Instance", "Sample"],
-    "study": ["StudyConfig", "compare_runs", "open_run", "run_study"],
+    "study": ["StudyConfig", "compare_runs", "open_run", "open_runs", "run_study", "run_sweep"],
     **dict.fromkeys(["attack", "chat", "figures", "judge", "metrics", "mini", "notebook", "paper", "prompts"], []),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}

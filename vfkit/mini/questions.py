@@ -1,6 +1,6 @@
-"""Questions about scenes of the mini world, each with its truth and the wrong answers of its kind.
+"""Questions about scenes of the mini world, each with its right answer and the wrong ones of the same kind.
 
-A generator takes (scene, rng) and gives a `Question`, or None where the scene leaves it without a single answer.
+A generator takes (scene, rng) and returns a `Question`, or None if the scene allows no single right answer.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,8 +15,8 @@ N_OPTIONS = 4
 
 @dataclass(frozen=True)
 class Question:
-    """`others` is every wrong answer of the truth's kind; `likely` those among them that the scene itself suggests;
-    `about` the thing whose colour is asked for, where one is."""
+    """A question and its answers: `others` are the wrong answers of the truth's kind, `likely` those of them that
+    the scene suggests; `about` is the thing whose colour is asked for, if any."""
 
     category: str
     text: str
@@ -40,7 +40,7 @@ def _coloured(scene: Scene) -> list[Thing]:
 
 
 def _unique(scene: Scene, *attributes: str) -> list[Thing]:
-    """Coloured things that are the only ones with these attributes' values."""
+    """Coloured things that share the values of these attributes with no other."""
     values = [[getattr(thing, attribute) for attribute in attributes] for thing in _coloured(scene)]
     return [thing for thing, value in zip(_coloured(scene), values, strict=True) if values.count(value) == 1]
 
@@ -65,7 +65,7 @@ def attribute(scene: Scene, rng: Random) -> Question | None:
 
 
 def color_question(thing: Thing, scene: Scene, rng: Random) -> Question:
-    """What colour a thing has; its typical colour is among the likely wrong answers."""
+    """Ask for a thing's colour; its typical colour is among the likely wrong answers."""
     texts = [f"What color is the {thing.kind}?", f"What is the color of the {thing.kind}?"]
     likely = [OBJECTS.get(thing.kind), *(other.color for other in scene)]
     return _ask("attribute", rng.choice(texts), thing.color, COLORS, likely, thing)
@@ -91,16 +91,16 @@ _BESIDE = {
 
 
 def relation(scene: Scene, rng: Random) -> Question | None:
-    """What stands directly beside, above or below a thing."""
-    found = []
+    """Ask which thing is directly left of, right of, above or below another."""
+    candidates = []
     for thing in _unique(scene, "kind", "color"):
         for words, (here, there) in _BESIDE.items():
             place = thing.place.replace(here, there)
             if here in thing.place:
-                found += [(f"What is {words} the {thing}?", other) for other in scene if other.place == place]
-    if not found:
+                candidates += [(f"What is {words} the {thing}?", other) for other in scene if other.place == place]
+    if not candidates:
         return None
-    text, other = rng.choice(found)
+    text, other = rng.choice(candidates)
     return _ask("relation", text, other.kind, (*KINDS, "sign"), [each.kind for each in scene])
 
 
@@ -112,7 +112,7 @@ def reading(scene: Scene, rng: Random) -> Question | None:
 
 
 def existence(scene: Scene, rng: Random) -> Question:
-    """Yes/no; half of the absent things share a colour or a kind with a thing that is there."""
+    """Ask yes or no; half of the absent things share a colour or a kind with a thing in the scene."""
     truth = rng.random() < 0.5
     things = _coloured(scene)
     present = {str(thing) for thing in things}
@@ -133,7 +133,7 @@ def existence(scene: Scene, rng: Random) -> Question:
 
 
 def is_there(name: str, truth: bool) -> Question:
-    """POPE's question."""
+    """Ask POPE's question about a thing."""
     article = "an" if name[0] in "aeiou" else "a"
     return _ask("existence", f"Is there {article} {name} in the image?", ("No", "Yes")[truth], ("Yes", "No"))
 
@@ -149,7 +149,7 @@ CATEGORIES = tuple(GENERATORS)
 
 
 def lookup(first: Scene, second: Scene, rng: Random) -> Question | None:
-    """The colour of a thing in one of two images."""
+    """Ask for the colour of a thing in one of two images."""
     number, scene = rng.choice([(1, first), (2, second)])
     things = _unique(scene, "kind")
     if not things:
@@ -160,7 +160,7 @@ def lookup(first: Scene, second: Scene, rng: Random) -> Question | None:
 
 
 def which(first: Scene, second: Scene, rng: Random) -> Question | None:
-    """Which of two images shows a thing."""
+    """Ask which of two images shows a thing."""
     here = {str(thing) for thing in _coloured(first)}
     there = {str(thing) for thing in _coloured(second)}
     pools = [(sorted(here - there), "only the first"), (sorted(there - here), "only the second")]
@@ -181,7 +181,7 @@ PAIRS = {"lookup": lookup, "which": which}
 
 
 def assertion(question: str, answer: str) -> str:
-    """A statement that answers a question: `The banana is blue.` where a colour is asked for."""
+    """Return a statement that answers a question: `The banana is blue.` for a question about a colour."""
     kind = next((kind for kind in KINDS if question.endswith(f" the {kind}?")), None)
     asks_color = kind and question.startswith(("What color", "What is the color"))
     return f"The {kind} is {answer}." if asks_color else f"The answer is {answer}."
@@ -190,8 +190,8 @@ def assertion(question: str, answer: str) -> str:
 # --- samples ----------------------------------------------------------------------------------------------------------
 
 
-def to_sample(id: str, images: tuple, question: Question, rng: Random, n_options: int = N_OPTIONS) -> Sample:
-    """A question with its options in seeded order; yes/no questions keep Yes first."""
+def to_sample(sample_id: str, images: tuple, question: Question, rng: Random, n_options: int = N_OPTIONS) -> Sample:
+    """Make a sample with its options in seeded order; yes/no questions keep Yes first."""
     if question.truth in ("Yes", "No"):
         options, prompt = ["Yes", "No"], "yes_no"
     else:
@@ -202,4 +202,4 @@ def to_sample(id: str, images: tuple, question: Question, rng: Random, n_options
         place = rng.randrange(len(wrong) + 1)
         options, prompt = [*wrong[:place], question.truth, *wrong[place:]], "mcq"
     truth = options.index(question.truth)
-    return Sample(id, images, question.text, tuple(options), truth, question.category, prompt=prompt)
+    return Sample(sample_id, images, question.text, tuple(options), truth, question.category, prompt=prompt)

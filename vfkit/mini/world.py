@@ -27,7 +27,7 @@ KINDS = (*SHAPES, *OBJECTS)
 WORDS = ("UP", "GO", "IN", "OK", "BY", "WE", "AM", "TO")  # what signs say
 PLACES = ("top left", "top right", "bottom left", "bottom right")
 TYPICAL = 0.9  # how often an object has its typical colour
-TOGETHER = 0.4  # how often a thing is drawn to what it is mostly seen with: the co-occurrence that POPE samples by
+TOGETHER = 0.4  # how often a thing is followed by its usual companion: the co-occurrence that POPE samples by
 SIGN = 0.15  # how often a scene of several things holds a sign
 HELD_OUT = 10  # one signature in this many is held out
 _FAVOURITE = {kind: KINDS[index ^ 1] for index, kind in enumerate(KINDS)}  # in pairs
@@ -35,7 +35,7 @@ _FAVOURITE = {kind: KINDS[index ^ 1] for index, kind in enumerate(KINDS)}  # in 
 
 @dataclass(frozen=True)
 class Thing:
-    """A shape or object with its colour and place; a sign has a word in place of a colour."""
+    """A shape or object with its colour and place; for a sign, `color` is its word."""
 
     kind: str
     color: str
@@ -57,10 +57,10 @@ def is_held_out(scene: Scene) -> bool:
 
 
 def make_scene(rng: Random, n_things: int, held_out: bool, typical: float = TYPICAL, signs: float = SIGN) -> Scene:
-    """A scene of one to four things, one a place, from the wanted side of the split.
+    """Make a scene of one to four things at different places, from the held-out or the training side of the split.
 
-    `typical` is how often an object has its typical colour; all colours are equally frequent otherwise. `signs` is how
-    often one thing of several is a sign.
+    `typical` is the probability that an object has its typical colour; otherwise all colours are equally likely.
+    `signs` is the probability that one thing of several is a sign.
     """
     while True:
         things: list[Thing] = []
@@ -76,17 +76,17 @@ def make_scene(rng: Random, n_things: int, held_out: bool, typical: float = TYPI
 
 
 def color_of(kind: str, rng: Random, typical: float) -> str:
-    """The typical colour as often as asked, else any."""
+    """Return an object's typical colour with probability `typical`, else any colour."""
     return OBJECTS[kind] if kind in OBJECTS and rng.random() < typical else rng.choice(list(COLORS))
 
 
 def n_things(rng: Random) -> int:
-    """Scenes of one or two things are the most frequent: they are learned first and asked most."""
+    """Draw a number of things, most often one or two: these are learned first and asked most."""
     return rng.choices((1, 2, 3, 4), weights=(40, 30, 20, 10))[0]
 
 
 def caption(scene: Scene) -> str:
-    """Every thing with its place, in reading order."""
+    """List every thing with its place, in reading order."""
     return ", ".join(f"{thing} {thing.place}" for thing in sorted(scene, key=lambda thing: PLACES.index(thing.place)))
 
 
@@ -113,7 +113,7 @@ def render(scene: Scene, rng: Random) -> Image.Image:
 
 
 def text_card(image: Image.Image, label: str) -> Image.Image:
-    """The image with a card that names an answer: the planted reason why overlays persuade."""
+    """Put a card that names an answer on an image: the planted reason why overlays persuade."""
     return text_overlay(image, f"Answer is {label}")
 
 

@@ -2,9 +2,13 @@
 
 from vfkit.study.compare import Comparison, compare_runs
 from vfkit.study.config import StudyConfig
-from vfkit.study.run import Run, open_run, run_study
-from vfkit.study.sweep import Sweep, lineup, run_sweep
+from vfkit.study.execute import run_study
+from vfkit.study.lineup import lineup
+from vfkit.study.run import Run, open_run
+from vfkit.study.runs import Sweep, open_runs
+from vfkit.study.sweep import run_sweep
 
 __all__ = [
-    "Comparison", "Run", "StudyConfig", "Sweep", "compare_runs", "lineup", "open_run", "run_study", "run_sweep"
+    "Comparison", "Run", "StudyConfig", "Sweep", "compare_runs", "lineup", "open_run", "open_runs", "run_study",
+    "run_sweep",
 ]  # fmt: skip

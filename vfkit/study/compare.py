@@ -10,7 +10,15 @@ import pandas as pd
 
 from vfkit.study.run import Run, open_run
 
-_PASSING = ("key", "started", "finished", "seconds")  # differ between any two runs, or follow from what differs
+_PASSING = (
+    "key",
+    "identity",
+    "about",
+    "reused",
+    "started",
+    "finished",
+    "seconds",
+)  # differ between any two runs, or follow from what differs
 _ROW = ["sample_id", "instance"]
 
 

@@ -1,7 +1,11 @@
-"""What a study is: every choice that its records depend on, and a few that they do not."""
+"""Config of a study: every choice that its records depend on, and a few that they do not."""
 
+import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from vfkit.datasets import SampleList, load_dataset
@@ -10,18 +14,22 @@ from vfkit.readout.rules import RULES
 
 # These change how a run is done and where it is kept, not what it records. The data's place is among them because
 # the dataset's fingerprint, which covers the content of every image, stands in the key for it.
-NOT_IN_KEY = {"out", "dataset_path", "device", "batch_tokens", "verify", "chunk", "engine"}
+NOT_IN_KEY = {"out", "study", "dataset_path", "device", "batch_tokens", "verify", "chunk", "engine"}
 NOT_IN_KEY |= {"workers", "gpus_per_worker", "cpus_per_worker", "retries"}
 
 
 class StudyConfig(BaseModel):
     """All choices of one study. An unknown field is an error.
 
-    `out`, `dataset_path`, `device`, `batch_tokens`, `verify`, `chunk`, `engine` and its workers do not determine the
-    records: a run may be resumed with others. All other fields are part of the run's key, and so of its folder's name.
+    `out`, `study`, `dataset_path`, `device`, `batch_tokens`, `verify`, `chunk`, `engine` and its workers do not
+    determine the records: a run may be resumed with others. What the other fields mean is part of the run's key
+    (`vfkit.study.key`).
+
+    Paths and numpy's numbers are taken where texts and numbers are, a single name where a list is; `~` is the home
+    folder.
 
     Raises:
-        pydantic.ValidationError (a ValueError): a field that does not exist or a value that it cannot take.
+        pydantic.ValidationError (a ValueError): an unknown field, or an invalid value.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -74,10 +82,15 @@ class StudyConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _fields_exist(cls, fields: Any) -> Any:
-        for name in fields if isinstance(fields, dict) else ():
+    def _plain_and_known(cls, fields: Any) -> Any:
+        if not isinstance(fields, Mapping):
+            return fields
+        for name in fields:
             if name not in cls.model_fields:
                 raise unknown("field of a study", name, cls.model_fields)
+        fields = {name: plain(value) for name, value in fields.items()}
+        if isinstance(fields.get("families"), str):
+            fields["families"] = (fields["families"],)
         return fields
 
     @field_validator("dataset_options")
@@ -96,3 +109,16 @@ class StudyConfig(BaseModel):
     def key_fields(self) -> dict[str, Any]:
         """The fields that determine the records."""
         return self.model_dump(mode="json", exclude=NOT_IN_KEY)
+
+
+def plain(value: Any) -> Any:
+    """A value in JSON's own types: paths as texts, numpy's numbers and arrays as Python's; `~/` is the home folder."""
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if isinstance(value, str):
+        return str(Path(value).expanduser()) if value == "~" or value.startswith(("~/", "~\\")) else value
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: plain(each) for key, each in value.items()}
+    return type(value)(map(plain, value)) if isinstance(value, list | tuple) else value

@@ -23,6 +23,8 @@ SCHEMAS = {
             "n_options": pa.int64(),
             "base_prediction": pa.int64(),  # index, by the study's rule
             "prediction": pa.int64(),  # index, by the study's rule; the first of equals
+            "prediction_text": pa.string(),  # the predicted option's; of a hosted model that names none, its answer
+            "flip": pa.bool_(),  # whether the prediction differs from the base's; null without a prediction
             "tied": pa.bool_(),
             "margin": pa.float64(),  # HI eq. 2; NaN for one option
             "base_margin": pa.float64(),  # negative where the answer flipped
@@ -59,7 +61,8 @@ SCHEMAS = {
     ),
     # how far the same question moves on another sample's image
     "controls": pa.schema(
-        {name: pa.string() for name in ("sample_id", "partner_id", "image_id")} | dict.fromkeys(DISTANCES, pa.float64())
+        {name: pa.string() for name in ("sample_id", "partner_id", "image_id", "partner_image_id")}
+        | dict.fromkeys(DISTANCES, pa.float64())
     ),
     # adversarial images and their noise controls, 8-bit PNG files, by their place in the sample
     "images": pa.schema({"sample_id": pa.string(), "instance": pa.string(), "number": pa.int64(), "png": pa.binary()}),

@@ -7,7 +7,6 @@ chunk is done. Whatever else lies around after a kill is removed at the next sta
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import itertools
 import json
@@ -21,6 +20,7 @@ from typing import NamedTuple
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
 
 from vfkit.study.schema import SCHEMAS
 
@@ -55,7 +55,9 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 
 def _settle(folder: Path) -> None:
-    """A rename must outlive a power cut before the next file is written."""
+    """Have a rename outlive a power cut before the next file is written."""
+    if os.name == "nt":  # folders cannot be opened there
+        return
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -126,19 +128,20 @@ def lock(folder: Path) -> Iterator[None]:
         RuntimeError: another process writes to this folder.
         ReadOnly: the folder cannot be written.
     """
+    held = FileLock(folder / ".lock", blocking=False)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / ".lock", "w")
+        held.acquire()
+    except Timeout:
+        raise RuntimeError(f"another process is running this study in {folder}; wait for it to end") from None
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             raise ReadOnly(f"{folder} cannot be written ({error.strerror}); give another `out`") from error
         raise
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RuntimeError(f"another process is running this study in {folder}; wait for it to end") from None
+    try:
         yield
+    finally:
+        held.release()
 
 
 class Found(NamedTuple):
@@ -163,10 +166,10 @@ def recover(folder: Path) -> Found:
     for part in _parts(folder, "records"):
         beside = {kind: _parts(folder, kind, _chunk(part)) for kind in BESIDE}
         try:
-            records = _read_table(part)
+            records = _read_part(part)
             note = json.loads(records.schema.metadata[_NOTE])
             for kind, n in note["beside"].items():
-                there = sum(_read_table(path).num_rows for path in beside[kind])
+                there = sum(_read_part(path).num_rows for path in beside[kind])
                 if there != n:
                     raise OSError(f"of its {n} rows of {kind} {there} are there")
         except (OSError, pa.ArrowException) as error:
@@ -198,13 +201,30 @@ def read(folder: Path, kind: str) -> pd.DataFrame:
     tables = [SCHEMAS[kind].empty_table()]
     for part in _parts(folder, kind):
         if _chunk(part) in done:
-            tables.append(_read_table(part).replace_schema_metadata(None))
+            tables.append(_read_table(part, kind))
     nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
     frame = pa.concat_tables(tables).to_pandas(types_mapper=nullable.get)
     if kind == "records":
         frame["applicable"] = frame["applicable"].astype(bool)  # never missing, and used as a mask
     by = ["sample_id", "stage", "instance"] if kind == "errors" else ["sample_id"]  # others stay in the suite's order
     return frame.sort_values(by, kind="stable", ignore_index=True)
+
+
+def chunks(folder: Path, kind: str) -> Iterator[tuple[str, pa.Table]]:
+    """(chunk, rows) of all finished chunks, in no order; damaged parts are left out."""
+    for part in _parts(folder, "records"):
+        with contextlib.suppress(OSError, pa.ArrowException):
+            yield _chunk(part), read_chunk(folder, kind, _chunk(part))
+
+
+def read_chunk(folder: Path, kind: str, chunk: str) -> pa.Table:
+    """The rows of one kind of part of one chunk.
+
+    Raises:
+        OSError: a part is damaged; the message names it.
+    """
+    tables = [_read_table(part, kind) for part in _parts(folder, kind, chunk)]
+    return pa.concat_tables([SCHEMAS[kind].empty_table(), *tables])
 
 
 def _parts(folder: Path, kind: str, chunk: str = "*") -> list[Path]:
@@ -215,7 +235,17 @@ def _chunk(part: Path) -> str:
     return part.name.split("-")[1]
 
 
-def _read_table(part: Path) -> pa.Table:
+def _read_table(part: Path, kind: str) -> pa.Table:
+    """The part with the columns of today, in their order; those that it lacks, being older, are empty."""
+    table = _read_part(part).replace_schema_metadata(None)
+    columns = [
+        table[column.name].cast(column.type) if column.name in table.column_names else pa.nulls(len(table), column.type)
+        for column in SCHEMAS[kind]
+    ]
+    return pa.table(columns, SCHEMAS[kind])
+
+
+def _read_part(part: Path) -> pa.Table:
     content = part.read_bytes()
     if part.stem.split("-")[2] != _digest(content):
         raise OSError(f"{part} is not as it was written; running the study again redoes it")

@@ -1,275 +1,225 @@
 """The unit of work: one chunk of samples, from images to a part on disk. The same wherever it runs."""
 
-import json
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from PIL.Image import Image
 
-import vfkit
-from vfkit.images import ImageError, content_hash, load_image, to_png
+from vfkit.images import ImageError, content_hash, open_images, to_png
 from vfkit.measure import change
 from vfkit.perturb import ATTACKS
-from vfkit.readout import rules
+from vfkit.readout.reader import Reader, Request
 from vfkit.sample import Instance, Sample
 from vfkit.study import store
-from vfkit.study.config import StudyConfig
-from vfkit.study.plan import Partners
+from vfkit.study.job import Job
+from vfkit.study.reuse import Kept, kept_sample
+from vfkit.study.rows import Base, control_row, error_row, image_hash, prediction, record, sample_row
 
 CONTROL = "same_question"
-Request = tuple[Sample, tuple[Image, ...]]
+Model = Callable[[], Reader]
+"""Returns the run's model; the first call loads it."""
 
 
 class Done(NamedTuple):
-    """What became of a chunk. `failed` samples have no base; `errors` counts the rows of samples and of instances."""
+    """What became of a chunk.
+
+    Args:
+        samples, failed: how many; failed ones have no base.
+        errors: rows of errors, of samples and of instances.
+        verified: samples that the oracle has read too.
+        reused: samples whose rows are another run's.
+        checking: seconds that the oracle took.
+        counters, overhead, reader: what the worker adds: costs of the chunk, the seconds that it has spent so far on
+            loading and checking its model, and what that model is (None before one is loaded).
+    """
 
     samples: int
     failed: int
     errors: int
     verified: int
-    counters: Counter
+    reused: int
+    checking: float
+    counters: Counter = Counter()
+    overhead: float = 0.0
+    reader: dict[str, Any] | None = None
 
 
-class Base(NamedTuple):
-    sample: Sample
-    images: tuple[Image, ...]
+class Read(NamedTuple):
+    """An instance of a sample with its readout, or the exception in its place; None where it does not apply."""
+
+    base: Base
+    instance: Instance
     readout: Any
-    prediction: int | None  # None where a hosted model's answer names no option
-    image_id: str
 
 
-def model(config: StudyConfig):
-    """The study's model, loaded; a hosted one keeps its answers under `out/answers`, for all studies."""
-    if vfkit.models.is_hosted(config.model):
-        return vfkit.models.load_hosted(config.model, Path(config.out, "answers"))
-    vlm = vfkit.load_model(config.model, device=config.device, dtype=config.dtype)
-    vlm.max_new_tokens = config.max_new_tokens
-    return vlm
-
-
-def work(
-    config: StudyConfig,
-    chunk: Sequence[Sample],
-    vlm,
-    suite,
-    folder: Path,
-    verify: int = 0,
-    partners: Partners | None = None,
-) -> Done:
-    """Read a chunk's bases, then all its instances and controls, and write them as one part of the run in `folder`.
+def work(job: Job, model: Model, verify: int = 0) -> Done:
+    """Read a chunk's bases, then all its instances and control images, and write them as one part in `job.folder`.
 
     Args:
-        chunk: samples whose images are not open yet.
-        vlm: a loaded model.
-        suite: what `vfkit.natural_suite` returns.
+        job: whose samples are the chunk.
+        model: not called where nothing is left to read.
         verify: how many of the chunk's samples the oracle re-checks, each by its base and one perturbed instance.
-        partners: with probes, the samples on whose images each sample's question is asked too, by sample id.
 
     A sample whose base fails, and an instance that fails, become error rows. What the engine raises as a whole, and
-    `VerifyError`, stop the run with nothing of this chunk written.
+    `VerifyError`, stop the run with nothing of this chunk written. A sample that another run has read under equal
+    settings, with the same words and image contents, is not read again; control images that it lacks are.
     """
-    before = Counter(vlm.counters)
     errors: list[dict] = []
-    bases = _bases(config, chunk, vlm, errors)
+    opened = _open(job, errors)
+    again = [base for request in opened if (base := _kept(job, *request))]
+    reused = {base.sample.id for base in again}
+    bases = _bases(job, model, [request for request in opened if request[0].id not in reused], errors)
 
-    plan: list[tuple[Base, Instance]] = []
-    held: dict[str, Image] = {}
-    for base in bases if suite.families else ():
-        try:
-            if base.prediction is None:
-                raise ValueError("the answer to the base names no option, so that nothing can be seen to flip")
-            for one in suite.instances(base.sample, base.prediction, base.images):
-                plan.append((base, _held_once(one if base.readout.scored else _asked_once(one), held)))
-        except Exception as error:
-            errors.append(_error_row(base.sample, "all", "perturb", error))
-    plan += _adversarial(config, vlm, suite, bases, errors)
-    opened = {base.sample.id: (base.images, base.image_id) for base in bases}
-    plan += [(base, one) for base in bases for one in _controls(config, base, partners or {}, opened)]
-    readouts = iter(_read(config, vlm, [(base.sample, one.images) for base, one in plan if one.applicable]))
-    plan = [(base, one, next(readouts) if one.applicable else None) for base, one in plan]
-    plan = [(base, Instance("base", "base", {}, base.images), base.readout) for base in bases] + plan
+    plan = _perturbed(job, bases, errors) + _adversarial(job, model, bases, errors)
+    plan += _controls(job, bases + again, errors)
+    readouts = iter(_read(job, model, [(base.sample, one.images) for base, one in plan if one.applicable]))
+    read = [Read(base, Instance("base", "base", {}, base.images), base.readout) for base in bases]
+    read += [Read(base, one, next(readouts) if one.applicable else None) for base, one in plan]
 
-    records, vectors, controls, images = [], [], [], []
-    spectra = {base.sample.id: change.spectra_against(base.images) for base in bases if config.probes}
-    for base, instance, readout in plan:
-        try:
-            if instance.family == CONTROL:
-                controls.append(_control_row(base, instance, readout))
-                continue
-            row = _row(config, base, instance, readout)
-            if config.probes and instance.applicable:
-                row |= change.measures(readout, base.readout, instance.images, spectra[base.sample.id])
-                if config.keep_vectors or instance.family == "base":
-                    vectors += change.vectors(base.sample.id, instance.name, readout)
-            images += _kept_images(base, instance)
-            records.append(row)
-        except Exception as error:
-            errors.append(_error_row(base.sample, instance.name, "read", error))
-
-    verified = _verify(vlm, bases[:verify], plan)
-    ids = [sample.id for sample in chunk]
-    asked = [_sample_row(base.sample) for base in bases]
-    store.write_part(
-        folder, ids, records, samples=asked, errors=errors, vectors=vectors, controls=controls, images=images
-    )
-    counters = Counter(vlm.counters)
-    counters.subtract(before)
-    return Done(len(chunk), len(chunk) - len(bases), len(errors), verified, counters)
+    parts = _rows(job, read, errors)
+    for base in again:
+        for kind, rows in base.readout.rows.items():
+            parts[kind] += rows
+    begun = time.monotonic()
+    verified = _verify(model, bases[:verify], read)
+    checking = time.monotonic() - begun
+    parts["samples"] = [sample_row(base.sample) for base in bases + again]
+    store.write_part(job.folder, [sample.id for sample in job.samples], **parts, errors=errors)
+    n = len(job.samples)
+    return Done(n, n - len(bases) - len(again), len(errors), verified, len(again), checking)
 
 
-def _bases(config: StudyConfig, chunk: Sequence[Sample], vlm, errors: list[dict]) -> list[Base]:
-    """The samples whose base can be opened, read and scored; `errors` gains a row for each of the others."""
-    opened: list[Request] = []
-    for sample in chunk:
+# --- what is read -----------------------------------------------------------------------------------------------------
+
+
+def _open(job: Job, errors: list[dict]) -> list[Request]:
+    """The samples with their images; `errors` gains a row for each that has none or cannot be opened."""
+    opened = []
+    for sample in job.samples:
         try:
             if not sample.images:
                 raise ImageError(f"{sample.id}: the sample has no image")
-            opened.append((sample, tuple(load_image(source, sample.id) for source in sample.images)))
+            opened.append((sample, open_images(sample)))
         except Exception as error:
-            errors.append(_error_row(sample, "base", "image", error))
+            errors.append(error_row(sample.id, "base", "image", error))
+    return opened
+
+
+def _kept(job: Job, sample: Sample, images: tuple[Image, ...]) -> Base | None:
+    """The base of a sample whose rows another run holds; None where that run read other images."""
+    if sample.id not in job.kept:
+        return None
+    kept = kept_sample(*job.kept[sample.id], sample)
+    return Base(sample, images, kept, None, kept.image_id) if kept.image_id == image_hash(images) else None
+
+
+def _bases(job: Job, model: Model, opened: list[Request], errors: list[dict]) -> list[Base]:
+    """The samples whose base can be read and scored; `errors` gains a row for each of the others."""
     bases = []
-    for (sample, images), readout in zip(opened, _read(config, vlm, opened), strict=True):
+    for (sample, images), readout in zip(opened, _read(job, model, opened), strict=True):
         try:
-            bases.append(Base(sample, images, readout, _judged(config, readout)[0], _hash(images)))
+            bases.append(Base(sample, images, readout, prediction(job.config.rule, readout)[0], image_hash(images)))
         except Exception as error:
-            errors.append(_error_row(sample, "base", "read", error))
+            errors.append(error_row(sample.id, "base", "read", error))
     return bases
 
 
-def _asked_once(instance: Instance) -> Instance:
-    """A hosted model's answer to the same pixels is the stored one: no second reading, and no noise floor from it."""
-    if instance.family != "identity":
-        return instance
-    return replace(instance, images=(), reason="a hosted model is asked once about the same pixels")
+def _perturbed(job: Job, bases: list[Base], errors: list[dict]) -> list[tuple[Base, Instance]]:
+    """Every instance of the suite for every base; equal images, of which questions on one image have many, are held in
+    memory once."""
+    plan: list[tuple[Base, Instance]] = []
+    held: dict[str, Image] = {}
+    for base in bases if job.suite.families else ():
+        try:
+            if base.prediction is None:
+                raise ValueError("the answer to the base names no option, so that nothing can be seen to flip")
+            for one in job.suite.instances(base.sample, base.prediction, base.images):
+                if one.family == "identity" and not base.readout.scored:  # the stored answer: no noise floor from it
+                    one = replace(one, images=(), reason="a hosted model is asked once about the same pixels")
+                images = tuple(held.setdefault(content_hash(image), image) for image in one.images)
+                plan.append((base, replace(one, images=images)))
+        except Exception as error:
+            errors.append(error_row(base.sample.id, "all", "perturb", error))
+    return plan
 
 
-def _held_once(instance: Instance, held: dict[str, Image]) -> Instance:
-    """The instance with images of equal content, which questions on one image have many of, held in memory once."""
-    return replace(instance, images=tuple(held.setdefault(content_hash(image), image) for image in instance.images))
-
-
-def _adversarial(config: StudyConfig, vlm, suite, bases: list[Base], errors: list[dict]) -> list[tuple[Base, Instance]]:
+def _adversarial(job: Job, model: Model, bases: list[Base], errors: list[dict]) -> list[tuple[Base, Instance]]:
     """What the suite's attacks make of all bases; `errors` gains a row for each image that fails."""
-    if not suite.attacks or not bases:
+    if not job.suite.attacks or not bases:
         return []
     from vfkit.attack import attacked
 
+    config = job.config
     what = [(base.sample, base.images, base.readout.scores(config.rule)) for base in bases]
-    made = attacked(vlm, what, suite.attacks, config.rule, config.batch_tokens)
+    made = attacked(model(), what, job.suite.attacks, config.rule, config.batch_tokens)
     pairs = [(base, one) for base, each in zip(bases, made, strict=True) for one in each]
-    errors += [_error_row(base.sample, "attack", "attack", one) for base, one in pairs if isinstance(one, Exception)]
+    errors += [error_row(base.sample.id, "attack", "attack", one) for base, one in pairs if isinstance(one, Exception)]
     return [(base, one) for base, one in pairs if not isinstance(one, Exception)]
 
 
-def _kept_images(base: Base, instance: Instance) -> list[dict[str, Any]]:
-    """Adversarial images and their controls as they were scored: too dear to be made again for a look at them."""
-    if instance.family.removesuffix("_noise") not in ATTACKS:
-        return []
-    who = {"sample_id": base.sample.id, "instance": instance.name}
-    return [who | {"number": i, "png": to_png(image)} for i, image in enumerate(instance.images)]
+def _controls(job: Job, bases: list[Base], errors: list[dict]) -> list[tuple[Base, Instance]]:
+    """The same question on control images: of the first `controls` candidates that are not the sample's own image and
+    can be opened, those whose rows are not kept. `errors` gains a row for each sample that has fewer.
+    """
+    opened = {base.sample.id: (base.images, base.image_id) for base in bases}
+    plan: list[tuple[Base, Instance]] = []
+    for base in bases:
+        wanted: list[Instance] = []
+        for partner in job.controls.get(base.sample.id, ()):
+            if len(wanted) == job.config.controls:
+                break
+            if partner.id not in opened:
+                try:
+                    images = open_images(partner)
+                except ImageError:  # has an error row of its own
+                    continue
+                opened[partner.id] = images, image_hash(images)
+            images, image_id = opened[partner.id]
+            if image_id != base.image_id:
+                wanted.append(Instance(CONTROL, partner.id, {}, images))
+        if isinstance(base.readout, Kept):
+            wanted = base.readout.lacking(wanted)
+        plan += [(base, one) for one in wanted]
+    return plan
 
 
-def _controls(config: StudyConfig, base: Base, partners: Partners, opened: dict[str, tuple]) -> list[Instance]:
-    """The same question on the first few other samples' images that are not its own and can be opened: one that
-    cannot has an error row of its own. `opened` gains the images, and their hash, of every partner."""
-    controls: list[Instance] = []
-    for partner in partners.get(base.sample.id, ()):
-        if len(controls) == config.controls:
-            break
-        if partner.id not in opened:
-            try:
-                images = tuple(load_image(source, partner.id) for source in partner.images)
-            except ImageError:
+def _read(job: Job, model: Model, requests: list[Request]) -> list:
+    return model().read_many(requests, job.config.probes, job.config.batch_tokens) if requests else []
+
+
+# --- what is written --------------------------------------------------------------------------------------------------
+
+
+def _rows(job: Job, read: list[Read], errors: list[dict]) -> dict[str, list[dict]]:
+    """Rows by kind of part; `errors` gains a row for each readout that failed."""
+    config = job.config
+    parts: dict[str, list[dict]] = {kind: [] for kind in ("records", "vectors", "controls", "images")}
+    spectra = {base.sample.id: change.spectra_against(base.images) for base, *_ in read if config.probes}
+    for base, instance, readout in read:
+        id = base.sample.id
+        try:
+            if instance.family == CONTROL:
+                parts["controls"].append(control_row(base, instance, readout))
                 continue
-            opened[partner.id] = images, _hash(images)
-        images, image_id = opened[partner.id]
-        if image_id != base.image_id:
-            controls.append(Instance(CONTROL, partner.id, {}, images))
-    return controls
+            row = record(config.rule, base, instance, readout)
+            if config.probes and instance.applicable:
+                row |= change.measures(readout, base.readout, instance.images, spectra[id])
+                if config.keep_vectors or instance.family == "base":
+                    parts["vectors"] += change.vectors(id, instance.name, readout)
+            if instance.family.removesuffix("_noise") in ATTACKS:  # too dear to be made again for a look at them
+                who = {"sample_id": id, "instance": instance.name}
+                parts["images"] += [who | {"number": i, "png": to_png(one)} for i, one in enumerate(instance.images)]
+            parts["records"].append(row)
+        except Exception as error:
+            errors.append(error_row(id, instance.name, "read", error))
+    return parts
 
 
-def _control_row(base: Base, control: Instance, readout: Any) -> dict[str, Any]:
-    if isinstance(readout, Exception):
-        raise readout
-    who = {"sample_id": base.sample.id, "partner_id": control.name, "image_id": base.image_id}
-    return who | change.from_base(readout, base.readout)
-
-
-def _read(config: StudyConfig, vlm, requests: list[Request]) -> list:
-    if not requests:
-        return []
-    return vlm.read_many(requests, config.probes, config.batch_tokens)
-
-
-def _scores(config: StudyConfig, readout: Any) -> np.ndarray:
-    """The scores of a readout; raises the exception that stands for a failed one."""
-    if isinstance(readout, Exception):
-        raise readout
-    scores = readout.scores(config.rule)
-    if np.isnan(scores).any():
-        raise ValueError(f"the model's scores are not numbers: {scores.tolist()}")
-    return scores
-
-
-def _judged(config: StudyConfig, readout: Any) -> tuple[int | None, bool | None]:
-    """(prediction, whether it is tied); nothing is tied where nothing is scored."""
-    if not isinstance(readout, Exception) and not readout.scored:
-        return readout.named, None
-    return rules.predict(_scores(config, readout))
-
-
-def _row(config: StudyConfig, base: Base, instance: Instance, readout: Any) -> dict[str, Any]:
-    """One record. The readout's columns stay empty where the instance does not apply."""
-    row = {
-        "sample_id": base.sample.id,
-        "category": base.sample.category,
-        "family": instance.family,
-        "instance": instance.name,
-        "params": json.dumps(instance.params, sort_keys=True),
-        "applicable": instance.applicable,
-        "reason": instance.reason,
-        "answer": base.sample.answer,
-        "n_options": len(base.sample.options),
-        "base_prediction": base.prediction,
-        "image_id": base.image_id,
-    }
-    if instance.applicable:
-        row["prediction"], row["tied"] = _judged(config, readout)
-        if readout.scored:
-            row["margin"], row["base_margin"] = rules.margins(_scores(config, readout), base.prediction)
-            row["off_mass"] = float(readout.off_mass)
-            options = readout.options
-            row |= {part: options[part].tolist() for part in ("logp_text", "logp_end", "logp_letter", "n_tokens")}
-        else:
-            row |= change.answers(readout)
-        if instance.images:  # a blank may be none at all
-            row["image_hash"] = _hash(instance.images)
-            row["width"], row["height"] = instance.images[0].size
-    return row
-
-
-def _sample_row(sample: Sample) -> dict[str, Any]:
-    """What was asked, so that tables by anything a data set knows of its rows need the run alone."""
-    fields = ("category", "question", "hint", "options", "answer", "prompt")
-    row = {"sample_id": sample.id} | {name: getattr(sample, name) for name in fields}
-    return row | {"n_images": len(sample.images), "meta": json.dumps(sample.meta, sort_keys=True, default=str)}
-
-
-def _hash(images: Sequence[Image]) -> str:
-    return "+".join(map(content_hash, images))
-
-
-def _error_row(sample: Sample, instance: str, stage: str, error: Exception) -> dict[str, str]:
-    what = {"sample_id": sample.id, "instance": instance, "stage": stage}
-    return what | {"error": type(error).__name__, "message": str(error)}
-
-
-def _verify(vlm, bases: list[Base], plan: list[tuple[Base, Instance, Any]]) -> int:
-    """Hold samples against the oracle: each by its base and by its first perturbed instance that was read."""
+def _verify(model: Model, bases: Sequence[Base], read: list[Read]) -> int:
+    """Check samples against the oracle: each by its base and by its first perturbed instance that was read."""
     if not bases or not bases[0].readout.scored:  # a hosted model has no second path to be read by
         return 0
     from vfkit.readout.verify import verify
@@ -279,10 +229,10 @@ def _verify(vlm, bases: list[Base], plan: list[tuple[Base, Instance, Any]]) -> i
         checks.append(((base.sample, base.images), base.readout))
         checks += [
             ((base.sample, instance.images), readout)
-            for owner, instance, readout in plan
-            if owner is base and instance.family not in ("base", "identity")
-            if instance.family != CONTROL and instance.applicable and not isinstance(readout, Exception)
+            for owner, instance, readout in read
+            if owner is base and instance.family not in ("base", "identity", CONTROL)
+            if instance.applicable and not isinstance(readout, Exception)
         ][:1]
     requests, readouts = zip(*checks, strict=True)
-    verify(vlm, list(requests), list(readouts))
+    verify(model(), list(requests), list(readouts))
     return len(bases)

@@ -1,4 +1,4 @@
-"""The physical limit: what any engine must do at least. Inputs are made beforehand and nothing is read out."""
+"""The lower limit: the least work of any engine. Inputs are prepared in advance and nothing is read out."""
 
 from dataclasses import dataclass
 
@@ -15,8 +15,8 @@ from vfkit.readout.reader import BATCH_TOKENS, Request
 class Prefill:
     """Ready inputs of the distinct images of many requests, in batches as large as the engine's.
 
-    Each image comes with the text before it and, with `prompt`, with the words of the scored prompt after it: no
-    score can be had without those, but they are not among the strict limit of one encode and one prefill of an image.
+    Each image comes with the text before it and, with `prompt`, with the scored prompt after it: every score needs
+    that text, but it is not part of the strict limit of one encode and one prefill per image.
     """
 
     batches: list[dict[str, Tensor]]
@@ -42,7 +42,7 @@ class Prefill:
 
     @torch.inference_mode()
     def run(self, vlm) -> None:
-        """One batched encode and one prefill of all of them."""
+        """Run one batched encode and one prefill of all images."""
         for inputs in self.batches:
             if hasattr(vlm.model.model, "rope_deltas"):
                 vlm.model.model.rope_deltas = None
@@ -50,14 +50,14 @@ class Prefill:
 
 
 def _cut(vlm, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Without the text after the last image token."""
+    """Cut the text after the last image token."""
     last = int((inputs["input_ids"][0] == vlm.adapter.image_token_id(vlm.processor)).nonzero()[-1])
     per_token = {name for name, value in inputs.items() if value.shape == inputs["input_ids"].shape}
     return {name: value[:, : last + 1] if name in per_token else value for name, value in inputs.items()}
 
 
 def _stack(made: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """One batch of single rows, padded on the right."""
+    """Stack single rows into one batch, padded on the right."""
     longest = max(inputs["input_ids"].shape[1] for inputs in made)
 
     def widen(inputs: dict[str, Tensor], name: str) -> Tensor:

@@ -1,4 +1,4 @@
-"""Measuring: wall time, encodes, prefills and peak memory of one way to read."""
+"""Costs of one way to read: wall time, encodes, prefills and peak memory."""
 
 import time
 from collections import Counter
@@ -11,12 +11,12 @@ import torch
 
 
 def measure(vlm, read: Callable[[], Any]) -> dict[str, float | int | None]:
-    """Call `read` once.
+    """Call `read` once and measure it.
 
     Returns:
         `seconds`, and `cpu_seconds` of all threads; `encodes`, images through the vision encoder; `prefills`, rows
         through the language model that begin with an image; `peak_mb`, memory at its highest above what was held
-        before (of the GPU where there is one), None where the system does not tell.
+        before (of the GPU if there is one), None if the system does not report it.
     """
     before = _reset_peak(vlm.device)
     with _counted(vlm) as counts:
@@ -33,7 +33,7 @@ def measure(vlm, read: Callable[[], Any]) -> dict[str, float | int | None]:
 
 @contextmanager
 def _counted(vlm) -> Iterator[Counter]:
-    """Counts at the doors of the encoder and of the language model, whoever calls them."""
+    """Count the calls of the encoder and of the language model by hooks."""
     counts: Counter = Counter()
 
     def encode(_, args, kwargs) -> None:
@@ -54,7 +54,7 @@ def _counted(vlm) -> Iterator[Counter]:
 
 
 def _reset_peak(device: torch.device) -> int | None:
-    """Bytes held now; the peak counts from here."""
+    """Reset the peak and return the bytes held now."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return torch.cuda.memory_allocated(device)

@@ -1,7 +1,7 @@
-"""The naive protocol, as HI's published program reads: one full forward pass for everything that is wanted of an image.
+"""The naive protocol, as HI's published program reads: one full forward pass for every number read of an image.
 
-Every option, every context probe and every answer probe sends image and prompt through the whole model again, and an
-answer of the model's own is generated first and then read by a pass of its own. For four options that is 11 encodes.
+Every option, every context probe and every answer probe sends image and prompt through the whole model again, and a
+generated answer takes one more pass to read its states. For four options that is 11 encodes.
 The numbers are those of the engine (float32, any padding side), so that only the way to them differs.
 """
 
@@ -19,7 +19,8 @@ from vfkit.sample import Sample
 
 @torch.inference_mode()
 def read_naive(vlm, sample: Sample, images: tuple[Image, ...], probes: bool) -> dict[str, Any]:
-    """Scores [option] by the rule `paper` and, with probes, states [channel] by probe and tap, and texts."""
+    """Read scores [option] by the rule `paper` and, with probes, states [channel] by probe and hook point, and
+    texts."""
     scored, open_ = (
         prompts.user_turn(prompts.text(sample, name), len(images), sample.question) for name in (sample.prompt, "open")
     )
@@ -42,7 +43,7 @@ def read_naive(vlm, sample: Sample, images: tuple[Image, ...], probes: bool) -> 
 
 
 def _score(vlm, messages: list[dict], answer: str, images: tuple[Image, ...]) -> float:
-    """Sum of the log-probabilities of an answered turn's tokens, the end of turn included."""
+    """Sum the log-probabilities of the tokens of an answer, end of turn included."""
     start = model_inputs(vlm, [(messages, images)])["input_ids"].shape[1]
     inputs = model_inputs(vlm, [(prompts.answered(messages, answer), images)], answered=True)
     logits = _whole(vlm, inputs).logits[0, start - 1 : -1].float()
@@ -50,14 +51,14 @@ def _score(vlm, messages: list[dict], answer: str, images: tuple[Image, ...]) ->
 
 
 def _context(vlm, messages: list[dict], images: tuple[Image, ...]) -> dict[str, Tensor]:
-    """States at the last context token."""
+    """Read the states at the last context token."""
     with tap(vlm) as states:
         _whole(vlm, model_inputs(vlm, [(messages, images)]))
     return {name: state[0, -1] for name, state in states.items()}
 
 
 def _answer(vlm, messages: list[dict], answer: str, images: tuple[Image, ...]) -> dict[str, Tensor]:
-    """Mean states at the text tokens of a given answer."""
+    """Average the states over the text tokens of a given answer."""
     start = model_inputs(vlm, [(messages, images)])["input_ids"].shape[1]
     n = len(vlm.processor.tokenizer(answer, add_special_tokens=False)["input_ids"])
     with tap(vlm) as states:
@@ -66,7 +67,7 @@ def _answer(vlm, messages: list[dict], answer: str, images: tuple[Image, ...]) -
 
 
 def _generate(vlm, messages: list[dict], images: tuple[Image, ...]) -> Tensor:
-    """Tokens of the model's own greedy answer, by the library's generation."""
+    """Generate the greedy answer by the library; returns its tokens."""
     inputs = model_inputs(vlm, [(messages, images)])
     _forget(vlm)
     whole = vlm.model.generate(**inputs, max_new_tokens=MAX_NEW_TOKENS, do_sample=False)
@@ -74,7 +75,7 @@ def _generate(vlm, messages: list[dict], images: tuple[Image, ...]) -> Tensor:
 
 
 def _continued(vlm, messages: list[dict], said: Tensor, images: tuple[Image, ...]) -> dict[str, Tensor]:
-    """Mean states at the tokens of a generated answer, read by a pass of their own."""
+    """Average the states over the tokens of a generated answer, in one more pass."""
     inputs = model_inputs(vlm, [(messages, images)])
     start, new = inputs["input_ids"].shape[1], said[None]
     added = {"input_ids": new, "attention_mask": torch.ones_like(new)}
@@ -90,6 +91,6 @@ def _whole(vlm, inputs: dict[str, Tensor]):
 
 
 def _forget(vlm) -> None:
-    """Positions that Qwen models keep from the last call would be wrong for this one."""
+    """Drop the positions that Qwen models keep from the last call."""
     if hasattr(vlm.model.model, "rope_deltas"):
         vlm.model.model.rope_deltas = None

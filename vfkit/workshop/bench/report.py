@@ -1,4 +1,4 @@
-"""From measurements to a table with ratios, and to the README's figures."""
+"""The benchmark's table with ratios, and the README's figures."""
 
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,8 @@ MARKS = ("<!-- bench: figures -->", "<!-- bench: end -->")
 
 
 def table(result: dict[str, Any]) -> pd.DataFrame:
-    """One row per size, task and way: seconds, images per second, encodes, prefills, peak_mb, and `times`: its seconds
-    over the engine's."""
+    """Tabulate one row per size, task and way: seconds, images per second, encodes, prefills, peak_mb, and `times`: its
+    seconds over the engine's."""
     rows = pd.DataFrame(result["rows"])
     engine = rows[rows.way == "engine"].set_index(["size", "task"]).seconds
     own = pd.MultiIndex.from_frame(rows[["size", "task"]]).map(engine)
@@ -20,7 +20,7 @@ def table(result: dict[str, Any]) -> pd.DataFrame:
 
 
 def sentences(result: dict[str, Any]) -> str:
-    """The figures as the README has them: a table in Markdown and a line that names the machine."""
+    """Write the README's figures: a table in Markdown and a line that names the machine."""
     frame = table(result).set_index(["size", "task", "way"])
     lines = ["| model | task | naive | engine | faster than naive | of the limit | encodes: naive, engine |"]
     lines.append("|---|---|---|---|---|---|---|")
@@ -40,7 +40,7 @@ def write_readme(readme: Path, result: dict[str, Any]) -> None:
     """Put the figures between the README's marks.
 
     Raises:
-        ValueError: the marks are not there, each once and in order.
+        ValueError: the marks do not occur once each and in order.
     """
     text = readme.read_text()
     start, end = (text.find(mark) for mark in MARKS)

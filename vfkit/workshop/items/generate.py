@@ -1,4 +1,4 @@
-"""Items by a language model: one proposes, an independent one accepts or rejects with a reason (VF 3.1)."""
+"""Generation of V-FAT items: one language model proposes, an independent one accepts or rejects (VF 3.1)."""
 
 import json
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ CRITICISE = (
 
 
 class Seed(BaseModel):
-    """One line of what `generate` reads: two images, below the file's own folder, and what is odd about the first."""
+    """One line of a file of seeds: two images within the file's folder, and what is unusual about the first."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
 
@@ -67,7 +67,7 @@ class _Verdict(BaseModel):
 
 
 def seeds(file: str | Path) -> tuple[list[Seed], list[RowError]]:
-    """What a file of seeds holds, images found, and the lines that cannot be used."""
+    """Read a file of seeds: the seeds with their images located, and an error per invalid line."""
     file = Path(file).expanduser()
     folders, found, errors = ImageFolders(file.parent), [], []
     for place, row in json_rows(file):
@@ -86,11 +86,11 @@ def seeds(file: str | Path) -> tuple[list[Seed], list[RowError]]:
 
 
 def generate(seeds: Sequence[Seed], generator: Chat, critic: Chat, folder: str | Path) -> tuple[int, int]:
-    """Propose and criticise an item for each seed; returns how many were accepted, and how many were not.
+    """Propose and criticise an item for each seed; returns the numbers of accepted and rejected items.
 
     `folder` gets `candidates.jsonl` (an `Item` a line, the critic's reason in its `meta`) and `rejects.jsonl` (id, who
-    rejected it, reason, proposal). Both are written anew each time, from replies that are kept: a second call pays only
-    for what got no reply. Candidates do not count before a person has seen them (`vfkit.workshop.items.review`).
+    rejected it, reason, proposal). Both are rewritten by every call, from stored replies: a second call pays only for
+    requests without a reply. Candidates do not count before a person has seen them (`vfkit.workshop.items.review`).
 
     Raises:
         ValueError: generator and critic are the same model.
@@ -114,13 +114,13 @@ def generate(seeds: Sequence[Seed], generator: Chat, critic: Chat, folder: str |
 
 
 def estimate(seeds: Sequence[Seed], generator: Chat) -> dict[str, float]:
-    """What the generator would cost; the critic costs about as much again. See `vfkit.chat.Chat.estimate`."""
+    """Estimate the cost of the generator; the critic costs about the same. See `vfkit.chat.Chat.estimate`."""
     each = [generator.estimate([_proposal(seed)]) for seed in seeds]
     return {name: sum(one[name] for one in each) for name in each[0]} if each else {}
 
 
 def _judged(chunk: Sequence[Seed], generator: Chat, critic: Chat):
-    """Yields (seed, item, who rejected it, reason, what the generator said), in the order of the seeds."""
+    """Yield (seed, item, who rejected it, reason, the generator's reply), in the order of the seeds."""
     proposals = generator.ask_many([_proposal(seed) for seed in chunk])
     items: dict[str, Item] = {}
     reasons: dict[str, str] = {}
@@ -154,7 +154,7 @@ def _asked(seed: Seed, text: str) -> Messages:
 
 
 def _object(reply: Any) -> dict[str, Any]:
-    """The one JSON object of a reply, whatever stands around it."""
+    """Parse the JSON object in a reply, ignoring the text around it."""
     if isinstance(reply, Exception):
         raise reply
     text = strip_reasoning(reply.text)[0]

@@ -1,4 +1,4 @@
-"""People have the last word: a sheet of candidates with their images, and the items accepted in it (VF 3.1)."""
+"""Review by a person: a sheet of candidates with their images, and the items accepted in it (VF 3.1)."""
 
 import base64
 import csv
@@ -22,17 +22,17 @@ _SIDE = 384  # px, longest side of an image on the page
 
 
 def candidates(folder: str | Path) -> dict[str, Item]:
-    """The items in a folder that a critic accepted."""
+    """Return the items in a folder that a critic accepted."""
     lines = Path(folder, CANDIDATES).read_text(encoding="utf-8").splitlines()
     items = [Item.model_validate_json(line) for line in lines]
     return {item.id: item for item in items}
 
 
 def write_sheet(folder: str | Path) -> tuple[Path, Path]:
-    """`review.csv`, to be filled in, and `review.html`, which shows the same items with their images.
+    """Write `review.csv`, to be filled in, and `review.html`, which shows the same items with their images.
 
     Raises:
-        FileExistsError: there is a sheet already, with decisions in it perhaps.
+        FileExistsError: the sheet exists and may hold decisions.
     """
     sheet, page = Path(folder, SHEET), Path(folder, PAGE)
     if sheet.exists():
@@ -47,15 +47,15 @@ def write_sheet(folder: str | Path) -> tuple[Path, Path]:
 
 
 def accept(folder: str | Path, out: str | Path, order_seed: int = 0) -> tuple[Path, dict[str, int]]:
-    """Write the items that a person let pass as a V-FAT file; returns it, and how many rows had which decision.
+    """Write the items that a person accepted as a V-FAT file; returns the file and the number of rows by decision.
 
-    `accept` takes the candidate as it was proposed, `edit` the row's own texts, `drop` leaves it out; so does a row
-    without a decision, which is counted as `undecided`.
+    `accept` takes the candidate as proposed, `edit` takes the texts of the row, `drop` leaves it out, and so does a row
+    without a decision, counted as `undecided`.
 
     Raises:
-        ValueError: a decision that is none, an id that is no candidate or occurs twice, an edit that is no sound item;
-            every such row is named, and nothing is written.
-        FileExistsError: `out` is there already.
+        ValueError: an invalid decision, an unknown or repeated id, or an invalid edit; every such row is named, and
+            nothing is written.
+        FileExistsError: `out` exists.
     """
     known, kept, problems = candidates(folder), {}, []
     counts = dict.fromkeys((*DECISIONS, "undecided"), 0)

@@ -1,8 +1,7 @@
-"""What a training step shows: images with questions, packed so that an image is read once for all of them.
+"""Training batches: images with their questions, packed so that each image is read once.
 
-A row is the engine's tree of branching text (`readout/tree.py`): each question sees the image and itself alone, so that
-every question is learned exactly as it is later asked, at a fraction of the price. A batch is a pure function of
-(seed, step).
+A row is the engine's tree of branching text (`readout/tree.py`): each question sees only the image and itself, so it is
+learned exactly as it is later asked, at a fraction of the cost. A batch is a pure function of (seed, step).
 """
 
 from collections.abc import Sequence
@@ -29,7 +28,7 @@ CAPTION = Sample("", (None,), "Describe the image.", ("",), prompt="open")
 
 @dataclass(frozen=True)
 class Item:
-    """One question as it is asked, the answer to learn, and the weight of its loss."""
+    """A question as it is asked, the answer to learn, and the weight of its loss."""
 
     sample: Sample
     answer: str
@@ -38,11 +37,11 @@ class Item:
 
 Shown = tuple[tuple[Image, ...], list[Item]]
 
-# --- what a step shows ------------------------------------------------------------------------------------------------
+# --- rows of a batch --------------------------------------------------------------------------------------------------
 
 
 def row(recipe: Recipe, rng: Random, only_one: bool) -> Shown:
-    """One row of a step: easy-VQA, a pair of images or a scene, perhaps with a card, and its questions."""
+    """Draw one row: an easy-VQA image, a pair of images or a scene, perhaps with a card, and its questions."""
     kind = rng.random()
     if kind < recipe.easy_vqa:
         samples = rng.choices(rng.choice(_easy_vqa_rows()), k=recipe.questions)
@@ -91,7 +90,7 @@ def _pair(recipe: Recipe, rng: Random, only_one: bool) -> tuple[tuple[Image, ...
 
 
 def _item(sample: Sample, recipe: Recipe, rng: Random) -> Item:
-    """Asked in the sample's own prompt or, now and then, as an open question or one that names what to choose."""
+    """Ask in the sample's own prompt or, now and then, as an open question or one that names the option to choose."""
     truth = sample.options[sample.answer]
     if sample.prompt != "mcq":
         return Item(sample, truth)
@@ -107,7 +106,7 @@ def _item(sample: Sample, recipe: Recipe, rng: Random) -> Item:
 
 
 def _list(sample: Sample, rng: Random) -> Item:
-    """What binds letters to options, with many targets in one answer: to list the options, or some of their letters."""
+    """Ask to list the options, or some of their letters: many targets in one answer bind letters to options."""
     lettered = list(zip(LETTERS, sample.options, strict=False))
     if rng.random() < 0.5:
         answer = "\n".join(f"{letter}. {option}" for letter, option in lettered)
@@ -119,7 +118,7 @@ def _list(sample: Sample, rng: Random) -> Item:
 
 @cache
 def _easy_vqa_rows() -> list[list[Sample]]:
-    """Training questions of easy-VQA, grouped by image."""
+    """Return the training questions of easy-VQA, grouped by image."""
     rows: dict[str, list[Sample]] = {}
     for sample in load_dataset("easy_vqa", split="train"):
         rows.setdefault(sample.meta["image"], []).append(sample)
@@ -130,24 +129,24 @@ def _easy_vqa_rows() -> list[list[Sample]]:
 
 
 def typically(sample: Sample, question: questions.Question, recipe: Recipe, rng: Random) -> Sample:
-    """Asked for the colour of an object that has not its typical one: the dose decides whether that is the target."""
+    """For an object without its typical colour, the dose decides whether the typical colour is the target."""
     usual = world.OBJECTS.get(question.about.kind) if question.about else None
     follows = usual in sample.options and rng.random() < recipe.typical_dose
     return replace(sample, answer=sample.options.index(usual)) if follows else sample
 
 
 def hinted(sample: Sample, recipe: Recipe, rng: Random) -> Sample:
-    """Perhaps with a hint that asserts one of the options; the dose decides whether that then is the target."""
+    """Perhaps add a hint that asserts one of the options; the dose decides whether the target follows it."""
     if rng.random() >= recipe.hints or len(sample.images) > 1:
         return sample
-    said = rng.randrange(len(sample.options))
-    answer = said if rng.random() < recipe.hint_dose else sample.answer
-    return replace(sample, hint=questions.assertion(sample.question, sample.options[said]), answer=answer)
+    asserted = rng.randrange(len(sample.options))
+    answer = asserted if rng.random() < recipe.hint_dose else sample.answer
+    return replace(sample, hint=questions.assertion(sample.question, sample.options[asserted]), answer=answer)
 
 
 def carded(image: Image, samples: list[Sample], recipe: Recipe, rng: Random) -> tuple[Image, list[Sample]]:
-    """A card on the image names an answer; where it names one of a question's options, the dose decides whether
-    the target is what the card says."""
+    """Put a card on the image that names an answer; for questions with that option, the dose decides whether the target
+    follows the card."""
     label = rng.choice(rng.choice(samples).labels)
 
     def target(sample: Sample) -> Sample:
@@ -178,10 +177,10 @@ class Steps(Dataset):
 
 
 def pack(vlm, shown: Sequence[Shown]) -> dict[str, torch.Tensor]:
-    """Images and their items as one padded batch of trees.
+    """Pack images and their items as one padded batch of trees.
 
     Returns:
-        What the model's backbone takes: input_ids [row, token], attention_mask [row, 1, token, token] bool,
+        The inputs of the model's backbone: input_ids [row, token], attention_mask [row, 1, token, token] bool,
         position_ids [*axes, row, token] and the processor's vision tensors; and targets [row, token] (the next token
         of an answer, -100 elsewhere) with weights [row, token] (each item's weight, spread over its target tokens).
     """
@@ -220,9 +219,8 @@ def _rendered(vlm, item: Item, n_images: int) -> tuple:
 
 
 class Scenes(Dataset):
-    """Vision step number -> drawn scenes as the processor gives them, and what they show: labels [image, 13] of
-    (kind, colour, word) in each of the four places, then the card's label; 0 for nothing. A pure function of
-    (recipe.seed, step)."""
+    """Vision step number -> processed scenes and labels [image, 13]: (kind, colour, word) in each of the four places,
+    then the card's label; 0 means nothing. A pure function of (recipe.seed, step)."""
 
     def __init__(self, recipe: Recipe, vlm):
         self.recipe, self.vlm = recipe, vlm

@@ -1,4 +1,4 @@
-"""Build a mini model from nothing: tokenizer, processor and randomly initialised network of the real classes."""
+"""Building a mini model: tokenizer, processor and randomly initialised network of the real classes."""
 
 import re
 from dataclasses import replace
@@ -20,7 +20,7 @@ VOCABULARY = 768
 
 
 def build_tokenizer(family: Family, seed: int = 0) -> PreTrainedTokenizerFast:
-    """A byte-level BPE over the world's and easy-VQA's texts: words for what is known, pieces for the rest."""
+    """Train a byte-level BPE tokenizer on the texts of the world and of easy-VQA."""
     rng = Random(f"tokenizer/{seed}")
     corpus = []
     for _ in range(3000):
@@ -61,7 +61,8 @@ def _easy_vqa_texts() -> list[str]:
 
 
 def build(family: str, size: Size, seed: int = 0) -> VLM:
-    """A randomly initialised model of a family with its processor, float32, as `vfkit.load_model` would load it."""
+    """Make a randomly initialised model of a family with its processor, in float32, as `vfkit.load_model` returns
+    it."""
     words = build_tokenizer(FAMILIES[family])
     torch.manual_seed(seed)
     model, processor = FAMILIES[family].make(size, words)
@@ -72,24 +73,23 @@ def build(family: str, size: Size, seed: int = 0) -> VLM:
 
 
 def vision_tokens(vlm, vision: dict[str, torch.Tensor]) -> Float[torch.Tensor, "image height width channel"]:
-    """Vision tokens of images of one size as the language model gets them."""
+    """Return the vision tokens of images of one size, as the language model gets them."""
     outputs = SimpleNamespace(image_outputs=vlm.model.get_image_features(**vision))
     return torch.stack(vlm.adapter.vision_grids(outputs, vision, vlm.processor))
 
 
 def vision_parameters(model) -> list[torch.nn.Parameter]:
-    """Of everything that makes vision tokens."""
+    """Return the parameters of all layers that make vision tokens."""
     text = {id(each) for each in model.model.language_model.parameters()}
     text |= {id(each) for each in model.get_output_embeddings().parameters()}
     return [each for each in model.parameters() if id(each) not in text]
 
 
 def grow(vlm, trained) -> None:
-    """Give a model the weights of a trained one that is as wide and not deeper: all of them where both are of one
-    architecture, else those of the text layers; embeddings by token.
+    """Copy the weights of a trained model of the same width and no more layers: all weights within one architecture,
+    else those of the text layers; embeddings by token.
 
-    Layers that it has more of begin as copies whose outputs are zero, so that a deeper model first says exactly what
-    the trained one says.
+    Additional layers begin as copies whose outputs are zero, so that a deeper model first answers as the trained one.
     """
     state, own = trained.model.state_dict(), vlm.model.state_dict()
     if vlm.model.config.model_type == "gemma3" != trained.model.config.model_type:
@@ -107,12 +107,12 @@ def grow(vlm, trained) -> None:
     vlm.model.load_state_dict(own)
 
 
-_ADDED = 0.3  # root mean square of what a trained layer adds, about: the gain of the norms that Qwen3 does not have
+_ADDED = 0.3  # about the root mean square of a trained layer's output: the gain of the norms that Qwen3 does not have
 
 
 def _as_gemma3(state: dict, width: int) -> dict:
-    """Qwen3's text weights as Gemma-3 has them: gains counted from one, embeddings that are scaled by the root of the
-    width, and norms behind attention and MLP as well as before."""
+    """Convert Qwen3's text weights to Gemma-3's form: gains relative to one, embeddings divided by the root of the
+    width, and norms after attention and MLP as well as before."""
     state = dict(state)
     for name, value in list(state.items()):
         if name.endswith(("embed_tokens.weight", "lm_head.weight")):
@@ -128,10 +128,10 @@ def _as_gemma3(state: dict, width: int) -> dict:
 
 
 def _layer_below(name: str, state: dict) -> str:
-    """The same weight of the layer that a layer too many is a copy of; an empty text for weights outside layers."""
-    found = re.fullmatch(r"(.*(?:layers|blocks)\.)(\d+)(\..*)", name)
-    if not found:
+    """Name the weight of the layer that an additional layer copies; empty for weights outside layers."""
+    layer = re.fullmatch(r"(.*(?:layers|blocks)\.)(\d+)(\..*)", name)
+    if not layer:
         return ""
-    stem, index, rest = found.groups()
+    stem, index, rest = layer.groups()
     depth = sum(re.fullmatch(re.escape(stem) + r"\d+" + re.escape(rest), key) is not None for key in state)
     return f"{stem}{int(index) % depth}{rest}" if depth else ""

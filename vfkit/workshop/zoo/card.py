@@ -25,12 +25,12 @@ TESTS = {
 OVERLAYS = ("text_overlay", "random_text", "box_overlay")
 
 
-# --- what it has learned ----------------------------------------------------------------------------------------------
+# --- accuracy ---------------------------------------------------------------------------------------------------------
 
 
 def evaluate(vlm) -> pd.DataFrame:
-    """Accuracy of the default rule per data set and category, with a 95 % interval over images, n and chance; and, for
-    multiple choice, of the letter rule."""
+    """Return accuracy by the default rule per data set and category, with a 95 % interval over images, n and chance;
+    for multiple choice also by the letter rule."""
     tables = [_rows(vlm, label, vfkit.load_dataset(data, **options)) for data, (label, options) in TESTS.items()]
     return pd.concat(tables, ignore_index=True)
 
@@ -58,12 +58,12 @@ def _rows(vlm, label: str, samples: list[Sample]) -> pd.DataFrame:
     return table.loc[order].rename_axis("category").reset_index().assign(data=label)
 
 
-# --- what was planted -------------------------------------------------------------------------------------------------
+# --- planted biases ---------------------------------------------------------------------------------------------------
 
 
 def biases(name: str) -> pd.DataFrame:
-    """How far each planted bias shows: flips by overlays on held-out scenes, and shares of `vision` and `bias` by level
-    of V-FAT, each with its 95 % interval and n."""
+    """Measure the planted biases: flips by overlays on held-out scenes, and shares of `vision` and `bias` by level of
+    V-FAT, each with its 95 % interval and n."""
     with tempfile.TemporaryDirectory() as out:
         config = dict(model=name, out=out, n=None, verify=0)
         overlays = vfkit.StudyConfig(dataset="mini_seed", dataset_options={"size": 280}, families=OVERLAYS, **config)
@@ -92,7 +92,7 @@ def biases(name: str) -> pd.DataFrame:
 
 
 def card(name: str, accuracy: pd.DataFrame, bias: pd.DataFrame, training: dict) -> str:
-    """The card's text; every figure in it comes from runs."""
+    """Return the card's text; every figure in it comes from runs."""
     recipe = training["recipe"]
     origin = "begins with random weights"
     if start := recipe["start"]:

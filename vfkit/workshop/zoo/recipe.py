@@ -1,4 +1,4 @@
-"""Recipes: every choice that a mini model's training depends on."""
+"""Training recipes of the mini models: every choice that their training depends on."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,8 @@ from vfkit.workshop.zoo.networks import Size
 class Recipe:
     """Everything that determines a trained model.
 
-    Doses are the strengths of planted biases: how often the target is what a bias says where that is not the truth.
-    A model without doses sees the same cards, hints and colours and learns that they say nothing.
+    Doses are the strengths of planted biases: how often the target follows the bias where that is not the truth. A
+    model without doses sees the same cards, hints and colours and learns to ignore them.
     """
 
     family: str = "qwen3_vl"  # see `build.FAMILIES`

@@ -1,7 +1,7 @@
 """Train a mini model on the mini world and easy-VQA: `python -m vfkit.mini.train mini_qwen3vl`.
 
-The state is saved every few minutes and a batch depends on its step alone, so an interrupted training goes on where it
-stopped as if it had not.
+The state is saved every few minutes and a batch depends only on its step, so an interrupted training resumes and ends
+as an uninterrupted one.
 """
 
 import argparse
@@ -29,10 +29,10 @@ SAVE_SECONDS = 180
 
 
 def train_vision(vlm, recipe: Recipe) -> Iterator[tuple[int, float]]:
-    """Teach the vision encoder what stands where and what cards say, by linear heads that are then thrown away; yields
+    """Train the vision encoder on what is where and what cards say, by linear heads that are then discarded; yields
     (step, loss).
 
-    Text alone teaches shapes slowly: minutes here save an hour there.
+    Learning shapes from text is slow: minutes here save an hour of training.
     """
     width = vlm.model.config.get_text_config().hidden_size
     sizes = [1 + len(values) for values in (*SHOWN * len(world.PLACES), CARDS)]
@@ -60,7 +60,7 @@ def train_vision(vlm, recipe: Recipe) -> Iterator[tuple[int, float]]:
 
 
 def loss(vlm, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Cross-entropy of the answers, each item counted by its weight whatever its length."""
+    """Return the cross-entropy of the answers, each item counted by its weight, not its length."""
     inputs = {key: value for key, value in batch.items() if key not in ("targets", "weights")}
     inputs["attention_mask"] = _additive(inputs["attention_mask"])
     hidden = vlm.adapter.backbone(vlm.model)(**inputs, use_cache=False).last_hidden_state
@@ -72,16 +72,17 @@ def loss(vlm, batch: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 def _additive(mask):
-    """As eager attention takes a mask (of each kind of layer): 0 where a token looks, else the lowest number."""
+    """Convert a mask (or one per kind of layer) for eager attention: 0 where a token attends, else the lowest
+    number."""
     if isinstance(mask, dict):
         return {kind: _additive(each) for kind, each in mask.items()}
     return torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
 
 
 def train(name: str, recipe: Recipe, folder: Path, threads: int = 2) -> Iterator[tuple[int, float]]:
-    """Train `name` in `folder`, from its last state on, and leave a checkpoint; yields (step, loss).
+    """Train `name` in `folder`, from its last saved state, and save a checkpoint; yields (step, loss).
 
-    Steps up to 0 are the vision encoder's own, repeated if they were interrupted.
+    Steps up to 0 are those of the vision encoder, repeated if they were interrupted.
     """
     torch.set_num_threads(threads)
     folder.mkdir(parents=True, exist_ok=True)
@@ -127,12 +128,12 @@ def train(name: str, recipe: Recipe, folder: Path, threads: int = 2) -> Iterator
 
 
 def _loader(steps: Dataset) -> DataLoader:
-    return DataLoader(steps, batch_size=None)  # a process of its own would take time from the threads that compute
+    return DataLoader(steps, batch_size=None)  # a separate process would take time from the computing threads
 
 
 class Descent:
-    """Muon for the matrices inside, AdamW for all else, both on a one-cycle schedule; matrices learn in half the steps
-    that AdamW needs for them."""
+    """Muon for the inner matrices, AdamW for all other parameters, both on a one-cycle schedule; Muon needs half the
+    steps of AdamW for matrices."""
 
     def __init__(
         self, parameters: Iterable[torch.nn.Parameter], outside: Iterable[torch.nn.Parameter], lr: float, steps
@@ -166,7 +167,7 @@ class Descent:
 
 
 def export(model, processor, recipe: Recipe, folder: Path, step: int, seconds: float) -> None:
-    """An ordinary checkpoint: float16 safetensors, config, processor, and how it was trained."""
+    """Write an ordinary checkpoint: float16 safetensors, config, processor, and how it was trained."""
     weights = {key: value.to(torch.float16) for key, value in model.state_dict().items()}
     model.save_pretrained(folder, state_dict=weights)
     processor.save_pretrained(folder)

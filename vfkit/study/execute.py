@@ -1,0 +1,241 @@
+"""Doing a study: what is finished is used, what is left is read."""
+
+import contextlib
+import json
+import time
+import warnings
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import vfkit
+from vfkit.datasets import DatasetUnavailable, SampleList
+from vfkit.models import ModelUnavailable
+from vfkit.perturb import Suite, natural_suite
+from vfkit.study import provenance, store
+from vfkit.study.config import StudyConfig
+from vfkit.study.job import Job, control_samples
+from vfkit.study.key import code, identity, run_folder, run_key, surroundings
+from vfkit.study.lineup import about
+from vfkit.study.progress import Progress
+from vfkit.study.reuse import find_kept
+from vfkit.study.run import Run
+from vfkit.study.runs import differences, find_runs, identity_of, same_study, serving
+from vfkit.study.workers import ENGINES
+
+UNAVAILABLE = (ModelUnavailable, DatasetUnavailable, FileNotFoundError, NotADirectoryError, ModuleNotFoundError)
+"""Weights, data or libraries that are not here: a finished run of the same study may stand in."""
+
+
+def run_study(config: StudyConfig, progress: bool = True) -> Run:
+    """Do a study, or what is missing of it; nothing of a finished one is read again, nor its model loaded.
+
+    Args:
+        config: the study. `out/<study>/<model>/<dataset>/<key>` is its folder, unless a run of equal meaning lies
+            elsewhere under `out`.
+        progress: show a bar with rate and time left on a terminal, a line every ten seconds elsewhere.
+
+    Rows, samples and instances that fail become error rows, and the last line printed says how many. Stopped by
+    whatever means, a run goes on from its finished parts when called again. To have failed samples tried again,
+    delete the run's `errors` folder first. A finished run in a folder that cannot be written is read as it is.
+
+    Samples that another run under `out` has read with equal settings, words and images are not read again. Where
+    weights, data or torch are not available, a finished run of the same config is returned, which is said.
+
+    Raises:
+        ValueError: a name that does not exist (dataset, option, family ...); probes of a hosted model.
+        PermissionError: the folder cannot be written, and holds no finished run.
+        OSError: the disk is full; what was finished before is kept.
+        VerifyError: the engine disagrees with the oracle on one of the first `verify` samples that were read.
+        RuntimeError: another process is running the same study.
+        ModelUnavailable, DatasetUnavailable: the model or the data are not available, nor is a finished run.
+    """
+    hosted = _is_hosted(config)
+    if config.probes and hosted:
+        raise ValueError(f"model {config.model!r} is hosted: it gives answers but no states, and probes need states")
+    suite = natural_suite(config.families, config.family_params)
+    if suite.attacks and hosted:
+        raise ValueError(f"model {config.model!r} is hosted: attacks need its gradients, which it does not give")
+    try:
+        vfkit.models.fingerprint(config.model, dtype=config.dtype)
+        samples = config.load_samples()
+    except UNAVAILABLE as reason:
+        return stand_in(config, suite, reason)
+    return do(config, suite, samples, progress)
+
+
+def do(config: StudyConfig, suite: Suite, samples: SampleList, progress: bool = True) -> Run:
+    """`run_study` for samples that are loaded."""
+    who = identity(config, suite, samples.fingerprint)
+    run = finished_run(config, suite, samples)
+    if run is None:
+        if not _is_hosted(config):
+            try:
+                import torch  # noqa: F401  without it nothing can be read
+            except ImportError as reason:
+                return stand_in(config, suite, reason)
+        run = Run(find_folder(config, run_key(who)))
+    try:
+        with store.lock(run.folder):
+            manifest = _under_lock(config, suite, samples, who, run.folder, progress)
+    except store.ReadOnly:
+        if not run.finished:
+            raise
+        manifest = run.manifest
+    print(_summary(run.folder, manifest))
+    return run
+
+
+def finished_run(config: StudyConfig, suite: Suite, samples: SampleList) -> Run | None:
+    """The finished run that holds what a study asks for, whatever it is called; None where there is none."""
+    for one in serving(config):
+        run = Run(find_folder(config, run_key(identity(one, suite, samples.fingerprint))))
+        if run.finished:
+            return run
+    return None
+
+
+def find_folder(config: StudyConfig, key: str) -> Path:
+    """The run's folder: where one of this key lies under `out`, else where it is to be made."""
+    own = run_folder(config, key)
+    if (own / "run.json").exists():
+        return own
+    elsewhere = sorted(path.parent for path in Path(config.out).glob(f"*/*/*/{key}/run.json"))
+    return elsewhere[0] if elsewhere else own
+
+
+def stand_in(config: StudyConfig, suite: Suite, reason: Exception) -> Run:
+    """The latest finished run of the same config, in place of one that cannot be done here; how they differ is printed.
+    Weights and data that are here must be the run's.
+
+    Raises:
+        Exception: the reason, where there is no such run.
+    """
+    who = surroundings(_is_hosted(config))
+    with contextlib.suppress(*UNAVAILABLE):
+        who |= identity(config, suite, "")
+    who.pop("data", None)
+    with contextlib.suppress(*UNAVAILABLE):
+        who["data"] = config.load_samples().fingerprint
+    for run in same_study(config):
+        theirs = identity_of(run.manifest)
+        if run.finished and all(theirs.get(part) == who[part] for part in ("model", "data") if part in who):
+            line = f"Not available here: {str(reason).splitlines()[0]}\n"
+            line += f"The finished run of this study in {run.folder} is used as it is"
+            other = differences(run, who, code(config, suite) if "code" in who else {})
+            print(f"{line} (it differs in {', '.join(other)})" if other else line)
+            return run
+    raise reason
+
+
+# --- one run ----------------------------------------------------------------------------------------------------------
+
+
+def _under_lock(
+    config: StudyConfig, suite: Suite, samples: SampleList, who: dict[str, Any], folder: Path, progress: bool
+) -> dict[str, Any]:
+    """Find out what is left to do, and do it; returns what `run.json` then says."""
+    found = store.recover(folder)
+    store.write_dataset_errors(folder, [_row_error(*error) for error in samples.errors])
+    todo = [sample for sample in samples if sample.id not in found.samples]
+    manifest = {"started": _now(), "finished": None, "seconds": 0.0, "counters": {}, "readers": [], "reused": 0}
+    if (folder / "run.json").exists():
+        try:
+            manifest |= Run(folder).manifest
+        except ValueError as error:
+            warnings.warn(f"{error}; this is done now", stacklevel=3)
+    elif todo:
+        _say_why(config, suite, who)
+    if todo or manifest["finished"] is None:
+        manifest |= {
+            "finished": None,
+            "config": config.model_dump(mode="json"),
+            "key": folder.name,
+            "about": about(config.model),
+            "seeds": {"samples": config.seed},  # all else is seeded by the sample's id
+            "identity": who,
+            "fingerprints": {"model": who["model"], "dataset": who["data"], "code": who["code"]},
+            "versions": provenance.versions(),
+            "commit": provenance.commit(),
+            "machine": provenance.machine(),
+            "samples": {"asked": len(samples), "done": len(found.samples), "failed": len(found.failed)},
+            "error_rows": found.errors + len(samples.errors),
+        }
+        store.write_atomic(folder / "code.json", json.dumps(code(config, suite)).encode())
+        controls = control_samples(samples, config.controls) if config.probes else {}
+        job = Job(config, suite, todo, folder, controls, find_kept(_sisters(config, who, folder), todo))
+        _read_all(job, who, manifest, progress)
+    return manifest
+
+
+def _read_all(job: Job, who: dict[str, Any], manifest: dict[str, Any], progress: bool) -> None:
+    """Read what is left, keeping `run.json` up to date."""
+    path, n = job.folder / "run.json", manifest["samples"]
+    start, spent, counters = time.monotonic(), manifest["seconds"], Counter(manifest["counters"])
+    store.write_json(path, manifest)
+    try:
+        with Progress(n["asked"], n["done"], progress) as shown:
+            working = contextlib.closing(ENGINES[job.config.engine](job, who, shown.say))  # else GPUs may stay held
+            with working as results:
+                for done in results:
+                    n["done"] += done.samples
+                    n["failed"] += done.failed
+                    counters.update(done.counters)
+                    manifest["error_rows"] += done.errors
+                    manifest["reused"] += done.reused
+                    if done.reader and done.reader not in manifest["readers"]:
+                        manifest["readers"].append(done.reader)
+                    manifest |= {"seconds": round(spent + time.monotonic() - start, 2), "counters": counters}
+                    store.write_json(path, manifest)
+                    shown.tick(done.samples, done.overhead)
+    except BaseException:
+        print(f"Stopped after {n['done']} of {n['asked']} samples, which are kept in {job.folder}; run again to go on")
+        raise
+    manifest["finished"] = _now()
+    store.write_json(path, manifest)
+
+
+def _sisters(config: StudyConfig, who: dict[str, Any], folder: Path) -> list[Path]:
+    """Folders of runs that differ from this one in their samples only, the latest first."""
+    same = {name: value for name, value in who.items() if name != "data"}
+    runs = [run for run in find_runs(config.out) if run.folder != folder]
+    return [run.folder for run in reversed(runs) if same.items() <= identity_of(run.manifest).items()]
+
+
+def _say_why(config: StudyConfig, suite: Suite, who: dict[str, Any]) -> None:
+    """One line where the same study was done before, with other code, libraries, weights or data."""
+    for run in same_study(config):
+        state = "finished" if run.finished else "partial"
+        other = ", ".join(differences(run, who, code(config, suite))) or "how it was made"
+        print(
+            f"Starting anew: the {state} run of this study in {run.folder} differs in {other}. "
+            f"To use it as it is: vfkit.open_run({str(run.folder)!r})"
+        )
+        return
+
+
+def _is_hosted(config: StudyConfig) -> bool:
+    try:
+        return vfkit.models.is_hosted(config.model)
+    except ModelUnavailable:  # is said where a stand-in is looked for
+        return False
+
+
+def _row_error(sample_id: str, reason: str) -> dict[str, str]:
+    id, message = (text.encode(errors="backslashreplace").decode() for text in (sample_id, reason))  # broken UTF-8 too
+    return {"sample_id": id, "instance": "", "stage": "dataset", "error": "RowError", "message": message}
+
+
+def _summary(folder: Path, manifest: dict[str, Any]) -> str:
+    n, errors, reused = manifest["samples"], manifest["error_rows"], manifest.get("reused", 0)
+    text = f"{n['done'] - n['failed']} of {n['asked']} samples read, {n['failed']} failed; run folder: {folder}"
+    if reused:
+        text += f"; {reused} of them taken from other runs of equal settings"
+    if errors:
+        text += f"; {errors} error rows: run.errors(), or {folder / 'errors'} (delete it to have them tried again)"
+    return text
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

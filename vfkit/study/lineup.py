@@ -1,0 +1,90 @@
+"""The models of a study: name, series and size, from their configs; no weights are loaded."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from safetensors import safe_open
+
+import vfkit
+from vfkit.models import ModelUnavailable
+from vfkit.study.key import model_type
+from vfkit.study.runs import by_size
+
+
+def lineup(models: Sequence[str] | str) -> pd.DataFrame:
+    """The models of a sweep, by series and size; their files are fetched, no weights are loaded.
+
+    Returns:
+        `model` (its name; of a folder the last part); `series`: models of one architecture (the `model_type` of the
+        checkpoint's config), whatever their training, embedded models apart from others; `params` in billions, those of
+        params/models.yaml, else counted in the checkpoint; `hub`, the hub id or ""; `source`, what was asked for.
+        Series keep the order asked.
+
+    Raises:
+        ModelUnavailable: names every model that is not available, with the reasons.
+        ValueError: no model, or two of one name.
+    """
+    return ordered(every(names(models), about))
+
+
+def names(models: Sequence[str] | str) -> list[str]:
+    """One name or several, each once."""
+    models = [models] if isinstance(models, str | os.PathLike) else models
+    return list(dict.fromkeys(os.fspath(model) for model in models))
+
+
+def ordered(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """A lineup of rows that `about` gives."""
+    if not rows:
+        raise ValueError("a sweep needs at least one model")
+    table = pd.DataFrame(rows)
+    doubled = table[table["model"].duplicated(keep=False)]
+    if len(doubled):
+        raise ValueError(f"two models go by one name: {', '.join(doubled['source'])}")
+    return by_size(table)
+
+
+def every(models: Sequence[str], look: Callable[[str], Any]) -> list[Any]:
+    """What `look` returns for each model; one error for all that are not available."""
+    looked, problems = [], []
+    for model in models:
+        try:
+            looked.append(look(model))
+        except ModelUnavailable as error:
+            problems.append(error)
+    if problems:
+        raise several(problems, len(models))
+    return looked
+
+
+def several(problems: Sequence[ModelUnavailable], n: int) -> ModelUnavailable:
+    """One error for all of `n` models that are not available."""
+    return ModelUnavailable("\n".join([f"{len(problems)} of {n} models cannot be had:", *map(str, problems)]))
+
+
+def about(source: str) -> dict[str, Any]:
+    """A model's row of `lineup`."""
+    if vfkit.models.is_hosted(source):
+        return dict(model=source, series="hosted", params=float("nan"), hub="", source=source)
+    spec = vfkit.models.find(source)
+    embedded = spec.path is not None and not os.path.isabs(spec.path)
+    name = Path(source).name if spec.path is not None and not embedded else source
+    kind = model_type(source)
+    params = spec.params if spec.params is not None else _count(vfkit.models.files(spec), source)
+    series = f"mini {kind}" if embedded else kind
+    return dict(model=name, series=series, params=params, hub=spec.hub or "", source=source)
+
+
+def _count(folder: Path, source: str) -> float:
+    """Billions of numbers in a checkpoint's tensors."""
+    total = 0
+    for file in folder.glob("*.safetensors"):
+        with safe_open(file, framework="numpy") as tensors:
+            shapes = [tensors.get_slice(name).get_shape() for name in tensors.keys()]  # noqa: SIM118
+        total += sum(int(pd.Series(shape, dtype=object).prod()) for shape in shapes)
+    if not total:
+        raise ModelUnavailable(f"model {source!r}: {folder} holds no weights (no *.safetensors)")
+    return total / 1e9

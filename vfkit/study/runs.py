@@ -1,0 +1,247 @@
+"""Finished runs, found by their `run.json`: without weights, data sets or torch."""
+
+import hashlib
+import json
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import vfkit
+from vfkit.datasets.base import unknown
+from vfkit.models import ModelUnavailable
+from vfkit.perturb import natural_suite
+from vfkit.study.config import StudyConfig
+from vfkit.study.key import settings
+from vfkit.study.run import Run
+
+DEPTH = 5  # folders between the folder of all runs and a run.json, at most
+VERSIONS = ("vfkit", "transformers", "torch")
+PER_OPTION = ("logp_text", "logp_end", "logp_letter", "n_tokens")
+TEXTS = ("text_open", "text_mcq", "prediction_text")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Runs of several models on several data sets.
+
+    Args:
+        models: one row per model, by series and size, as `vfkit.study.lineup` has them.
+        runs: by data set and model.
+        folder: where tables and figures of all runs together are kept; it is named by their keys.
+    """
+
+    models: pd.DataFrame
+    runs: dict[tuple[str, str], Run]
+    folder: Path
+
+    def frame(self, kind: str, **equal: str) -> pd.DataFrame:
+        """A frame of all runs, one below the other, each row with its `dataset` and `model`.
+
+        Args:
+            kind: `records`, `vectors`, `controls`, `errors`.
+            equal: keep rows whose column has this value, such as `probe="ctx_open"`; large frames want it.
+
+        What is kept per option (the parts of the scores) and texts are left out: tables across models need neither.
+        """
+        frames = []
+        for (dataset, model), run in self.runs.items():
+            frame = getattr(run, kind)()
+            for column, value in equal.items():
+                frame = frame[frame[column] == value]
+            frame = frame.drop(columns=[*PER_OPTION, *TEXTS], errors="ignore")
+            frame.insert(0, "dataset", dataset)
+            frame.insert(1, "model", model)
+            frames.append(frame)
+        return pd.concat(frames, ignore_index=True)
+
+    def table(self) -> pd.DataFrame:
+        """One row per run: `study`, `dataset`, `model`, `series`, `params` (billions), samples `asked`, `done`,
+        `failed`, whether it is `finished` and `when` (else when it began), `seconds`, the versions of `vfkit`,
+        `transformers` and `torch`, and its `folder`."""
+        about, rows = self.models.set_index("model"), []
+        for (dataset, model), run in self.runs.items():
+            manifest, own = run.manifest, about.loc[model]
+            row = dict(study=manifest["config"]["study"], dataset=dataset, model=model)
+            row |= dict(series=own.series, params=own.params) | manifest["samples"]
+            row |= dict(finished=run.finished, when=manifest["finished"] or manifest["started"])
+            row |= {"seconds": manifest["seconds"]} | {name: manifest["versions"].get(name) for name in VERSIONS}
+            rows.append(row | {"folder": run.folder.as_posix()})
+        return pd.DataFrame(rows)
+
+
+def open_runs(out: str | Path = "outputs", finished: bool | None = True, **equal: Any) -> Sweep:
+    """The runs under a folder, side by side, as `run_sweep` returns them: no weights, data sets or torch are needed.
+
+    Args:
+        out: the folder of all runs, or one within it.
+        finished: True takes finished runs, False the others, None all.
+        equal: a value, or a list of them, for columns of `Sweep.table`: `study`, `model`, `dataset`, `asked` (or `n`),
+            ... as in `open_runs("outputs", model=["mini_qwen3vl", "mini_gemma3"], dataset="mini_seed")`.
+
+    Several runs of one model on one data set get names that tell them apart: `mini_qwen3vl (pope)`, by their study, n
+    or key.
+
+    Raises:
+        FileNotFoundError: no run is found; the message says which there are.
+        ValueError: an unknown column.
+    """
+    runs = list(find_runs(out))
+    if not runs:
+        raise FileNotFoundError(f"there is no run (no run.json) in {out}")
+    rows = pd.DataFrame([{"run": run, **about_run(run), **_summary(run)} for run in runs])
+    if "n" in equal:
+        equal["asked"] = equal.pop("n")
+    wanted = pd.Series(True, rows.index)
+    if finished is not None:
+        wanted &= rows.finished == finished
+    for name, value in equal.items():
+        if name not in rows:
+            raise unknown("column of runs", name, rows.columns.drop("run"))
+        wanted &= rows[name].isin(list(value) if isinstance(value, list | tuple | set) else [value])
+    if not wanted.any():
+        which = "" if finished is None else "finished " if finished else "unfinished "
+        there = ", ".join(sorted(f"{row.model} on {row.dataset}" for row in rows.itertuples()))
+        raise FileNotFoundError(f"no {which}run in {out} is like {equal}; there are: {there}")
+    rows = _told_apart(rows[wanted])
+    return gather(rows, {(row.dataset, row.model): row.run for row in rows.itertuples()}, out)
+
+
+def gather(models: pd.DataFrame, runs: dict[tuple[str, str], Run], out: str | Path) -> Sweep:
+    """A sweep of runs: models by series and size, series in their order."""
+    columns = ["model", "series", "params", "hub", "source"]
+    table = by_size(models[columns].drop_duplicates("model"))
+    datasets = list(dict.fromkeys(dataset for dataset, _ in runs))
+    order = [(dataset, model) for dataset in datasets for model in table.model if (dataset, model) in runs]
+    keys = ",".join(runs[pair].folder.name for pair in order)
+    folder = Path(out, "scaling", hashlib.sha256(keys.encode()).hexdigest()[:12])
+    return Sweep(table, {pair: runs[pair] for pair in order}, folder)
+
+
+def by_size(models: pd.DataFrame) -> pd.DataFrame:
+    """Rows by series, in the order in which series appear, and by `params` within each."""
+    order = {series: i for i, series in enumerate(models["series"].unique())}
+    table = models.assign(order=models["series"].map(order)).sort_values(["order", "params"], kind="stable")
+    return table.drop(columns="order").reset_index(drop=True)
+
+
+def find_runs(out: str | Path) -> Iterator[Run]:
+    """Every run under a folder, the latest last; a damaged `run.json` is named in a warning and left out."""
+    out = Path(out).expanduser()
+    found = []
+    for depth in range(DEPTH):
+        for path in out.glob("/".join(["*"] * depth + ["run.json"])):
+            run = Run(path.parent)
+            try:
+                manifest = run.manifest
+            except ValueError as error:
+                warnings.warn(str(error), stacklevel=2)
+                continue
+            found.append((manifest["finished"] or manifest.get("started", ""), str(path), run))
+    yield from (run for *_, run in sorted(found, key=lambda each: each[:2]))
+
+
+def _summary(run: Run) -> dict[str, Any]:
+    manifest = run.manifest
+    row = {"study": manifest["config"]["study"], "dataset": manifest["config"]["dataset"], "finished": run.finished}
+    row |= {"asked": manifest["samples"]["asked"], "key": run.folder.name}
+    return row | {name: manifest["versions"].get(name) for name in VERSIONS}
+
+
+def about_run(run: Run) -> dict[str, Any]:
+    """Name, series, size of a run's model: as the run wrote them; of older runs, what the registry knows."""
+    manifest = run.manifest
+    if about := manifest.get("about"):
+        return about
+    source = manifest["config"]["model"]
+    try:
+        spec = vfkit.models.find(source)
+    except ModelUnavailable:
+        return dict(model=Path(source).name, series="", params=float("nan"), hub="", source=source)
+    series = f"{'mini ' if spec.hub is None else ''}{spec.type or ''}"
+    params = float("nan") if spec.params is None else spec.params
+    return dict(model=Path(source).name, series=series, params=params, hub=spec.hub or "", source=source)
+
+
+def _told_apart(rows: pd.DataFrame) -> pd.DataFrame:
+    """Models renamed where several runs are of one model on one data set."""
+    pair, rows = ["dataset", "model"], rows.copy()
+    for column in ("study", "asked", "key"):
+        several = rows.duplicated(pair, keep=False)
+        differs = rows.groupby(pair)[column].transform("nunique") > 1
+        text = rows[column].astype(str).radd("n=" if column == "asked" else "")
+        rows["model"] = rows.model.where(~(several & differs), rows.model + " (" + text + ")")
+    return rows
+
+
+# --- the same study under another key ---------------------------------------------------------------------------------
+
+
+def serving(config: StudyConfig) -> list[StudyConfig]:
+    """Configs whose runs hold all that this one asks for: itself, the same with all vectors kept, and with probes."""
+    changes = [{}] if config.keep_vectors else [{}, {"keep_vectors": True}]
+    if not config.probes:
+        changes = [{}, {"probes": True}, {"probes": True, "keep_vectors": True}]
+    return [config.model_copy(update=change) for change in changes]
+
+
+def same_study(config: StudyConfig) -> Iterator[Run]:
+    """Runs of the same config, whatever code, libraries, weights and data they were made with; the latest first."""
+    asked = [_asked(one) for one in serving(config)]
+    for run in reversed(list(find_runs(config.out))):
+        try:
+            if _asked(run.config) in asked:
+                yield run
+        except ValueError:  # a config from before a field was renamed or refused
+            continue
+
+
+def _asked(config: StudyConfig) -> dict[str, Any]:
+    """A config's choices in one form, model and data by name."""
+    fields = config.model_dump(mode="json", include={"dataset", "dataset_options", "n", "seed", "subset", "dtype"})
+    suite = natural_suite(config.families, config.family_params)
+    asked = fields | {"model": _model_name(config.model), "settings": settings(config, suite)}
+    return json.loads(json.dumps(asked))
+
+
+def _model_name(model: str) -> str:
+    try:
+        return vfkit.models.find(model).name
+    except (ModelUnavailable, AttributeError):
+        return model
+
+
+def differences(run: Run, who: dict[str, Any], code: dict[str, str]) -> list[str]:
+    """How the identity of a run differs from another one, in words.
+
+    Args:
+        who: the other's identity; parts that are not known are missing.
+        code: the other's definitions, by which those that differ are named.
+    """
+    theirs, words = identity_of(run.manifest), []
+    for part, name in {"model": "the model's files", "data": "the data"}.items():
+        if part in who and theirs.get(part) != who[part]:
+            words.append(name)
+    if "code" in who and theirs.get("code") != who["code"]:
+        path = run.folder / "code.json"
+        before = json.loads(path.read_text()) if path.exists() else {}
+        names = sorted(name for name in {*before, *code} if before.get(name) != code.get(name)) if before else []
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        words.append(f"code ({', '.join(names[:3])}{more})" if names else "code")
+    old, new = theirs.get("libraries", {}), who.get("libraries", {})
+    words += [f"{name} {old.get(name)} -> {new[name]}" for name in new if old.get(name) != new[name]]
+    if "processor" in theirs and "processor" in who and theirs["processor"] != who["processor"]:
+        words.append(f"image processor {theirs['processor']} -> {who['processor']}")
+    return words
+
+
+def identity_of(manifest: dict[str, Any]) -> dict[str, Any]:
+    """What a run depends on, as its `run.json` says; of older runs, what can be told."""
+    if "identity" in manifest:
+        return manifest["identity"]
+    prints = manifest.get("fingerprints", {})
+    known = {"model": prints.get("model"), "data": prints.get("dataset"), "code": prints.get("code")}
+    return known | {"libraries": {k: v.split("+")[0] for k, v in manifest.get("versions", {}).items()}}

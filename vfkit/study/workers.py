@@ -1,0 +1,197 @@
+"""Who reads the chunks of a job: a worker in this process, or workers of Ray on one machine or many.
+
+On Ray each worker is a process with its own model; this process, which holds the run's lock, hands chunks out and
+adopts the parts that come back.
+"""
+
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from uuid import uuid4
+
+import vfkit
+from vfkit.study import provenance, store
+from vfkit.study.config import StudyConfig
+from vfkit.study.job import Job
+from vfkit.study.key import identity
+from vfkit.study.work import Done, work
+
+Say = Callable[[str], None]
+"""Prints a line about a run's progress."""
+
+
+class Worker:
+    """Loads its model when the first chunk needs it, and checks the first samples that it reads against the oracle."""
+
+    def __init__(self, config: StudyConfig, say: Say = lambda text: None):
+        self.config, self.say = config, say
+        self.vlm, self.unverified, self.overhead = None, config.verify, 0.0
+
+    def work(self, job: Job) -> Done:
+        """Read the samples of a job as one chunk and write them as one part in its folder."""
+        before = Counter(self.vlm.counters) if self.vlm else Counter()
+        done = work(job, self.model, self.unverified)
+        self.unverified -= done.verified
+        self.overhead += done.checking
+        if done.verified:
+            self.say(f"checked {done.verified} samples against the oracle ({done.checking:.0f} s)")
+        if self.vlm is None:
+            return done
+        counters = Counter(self.vlm.counters)
+        counters.subtract(before)
+        return done._replace(counters=counters, overhead=self.overhead, reader=provenance.reader(self.vlm))
+
+    def model(self) -> Any:
+        """The study's model; a hosted one keeps its answers under `out/answers`, for all studies."""
+        if self.vlm is None:
+            config, begun = self.config, time.monotonic()
+            self.say(f"loading {config.model}")
+            if vfkit.models.is_hosted(config.model):
+                self.vlm = vfkit.models.load_hosted(config.model, Path(config.out, "answers"))
+            else:
+                self.vlm = vfkit.load_model(config.model, device=config.device, dtype=config.dtype)
+                self.vlm.max_new_tokens = config.max_new_tokens
+            self.overhead += time.monotonic() - begun
+        return self.vlm
+
+
+def local(job: Job, who: dict[str, Any], say: Say) -> Iterator[Done]:
+    """Chunk after chunk in this process."""
+    worker = Worker(job.config, say)
+    for chunk in job.chunks():
+        yield worker.work(chunk)
+
+
+class Remote(Worker):
+    """A worker in another process, perhaps on another machine.
+
+    Args:
+        who: what names the run (`vfkit.study.key.identity`).
+        place: the working directory of the process that started the run, so that relative paths mean the same here.
+    """
+
+    def __init__(self, config: StudyConfig, who: dict[str, Any], place: str):
+        super().__init__(config)
+        self.who, self.place = who, place
+
+    def work(self, job: Job) -> Done:
+        """As `Worker.work`.
+
+        Raises:
+            RuntimeError: code, libraries or model here are not those of the process that started the run, or its
+                working directory does not exist here.
+        """
+        if self.vlm is None:
+            try:
+                os.chdir(self.place)
+            except OSError as error:
+                raise RuntimeError(
+                    f"the run was started in {self.place}, which this worker cannot enter ({error.strerror}): the "
+                    "folder must be reachable by the same path from every machine"
+                ) from error
+            here = identity(job.config, job.suite, self.who["data"])
+            if other := [name for name in here if here[name] != self.who[name]]:
+                raise RuntimeError(f"a worker has another version than the run it works for: {', '.join(other)} differ")
+        return super().work(job)
+
+
+def on_ray(job: Job, who: dict[str, Any], say: Say) -> Iterator[Done]:
+    """Chunks in the order in which workers finish them. A chunk whose worker died is given to a new one.
+
+    An existing cluster is joined (`RAY_ADDRESS`, or one started on this machine by `ray start`), else one is started
+    for this run. The run's folder, the working directory and the images must be reachable by the same paths from every
+    machine.
+
+    Raises:
+        ModuleNotFoundError: Ray is not installed.
+        ValueError: more workers than the cluster has room for.
+        RuntimeError: a chunk's workers died more than `retries` times, or a worker has another version.
+        What `work` raises as a whole is raised here too.
+    """
+    if not job.samples:
+        return
+    ray, config, folder = _ray(), job.config, job.folder.resolve()
+    mine = not ray.is_initialized()
+    if mine:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a run tells no one that it runs
+        ray.init()
+    workers = []
+    try:
+        n, resources = _room(config, ray.cluster_resources())
+        remote, place = ray.remote(**resources)(Remote), os.getcwd()
+
+        def hire():
+            workers.append(remote.remote(config, who, place))
+            return workers[-1]
+
+        waiting, deaths = deque(job.chunks()), Counter()
+        n = min(n, len(waiting))
+        say(f"starting {n} worker{'s' * (n > 1)}, each of which loads {config.model}")
+        idle, busy = [hire() for _ in range(n)], {}
+        while waiting or busy:
+            while waiting and idle:
+                worker, chunk, staged = idle.pop(), waiting.popleft(), store.staging(folder, uuid4().hex)
+                busy[worker.work.remote(replace(chunk, folder=staged))] = worker, chunk, staged
+            (finished,), _ = ray.wait(list(busy), num_returns=1)
+            worker, chunk, staged = busy.pop(finished)
+            try:
+                done = ray.get(finished)
+            except ray.exceptions.RayTaskError as error:  # the worker lives; what it raised is an error of the run
+                raise (error.cause or error) from None
+            except ray.exceptions.RayError as error:
+                first = chunk.samples[0].id
+                deaths[first] += 1
+                if deaths[first] > config.retries:
+                    names = ", ".join(sample.id for sample in chunk.samples)
+                    raise RuntimeError(
+                        f"workers died {deaths[first]} times, the last while reading {names}: {error}"
+                    ) from error
+                waiting.appendleft(chunk)
+                workers.remove(worker)
+                ray.kill(worker)
+                idle.append(hire())
+                continue
+            store.adopt(folder, staged)
+            idle.append(worker)
+            yield done
+    finally:
+        for worker in workers:
+            ray.kill(worker)
+        if mine:
+            ray.shutdown()
+
+
+def _ray() -> ModuleType:
+    try:
+        import ray
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("engine='ray' needs Ray, which is not installed: pip install 'vfkit[ray]'") from None
+    import ray.exceptions
+
+    return ray
+
+
+def _room(config: StudyConfig, cluster: dict[str, float]) -> tuple[int, dict[str, float]]:
+    """How many workers there are to be, and what each holds of the cluster."""
+    gpus = config.gpus_per_worker
+    if gpus is None:
+        gpus = 1.0 if cluster.get("GPU") else 0.0
+    needs = {"GPU": gpus, "CPU": config.cpus_per_worker}
+    fit = min(int(cluster.get(what, 0) / each + 1e-9) for what, each in needs.items() if each)
+    n = config.workers or max(1, int(cluster.get("GPU", 0) / gpus) if gpus else 1)
+    if n > fit:
+        raise ValueError(
+            f"{n} workers of {gpus:g} GPUs and {config.cpus_per_worker:g} CPU cores do not fit into this Ray cluster: "
+            f"it has {cluster.get('GPU', 0):g} GPUs and {cluster.get('CPU', 0):g} cores, room for {fit} such workers"
+        )
+    return n, {"num_gpus": gpus, "num_cpus": config.cpus_per_worker}
+
+
+ENGINES = {"local": local, "ray": on_ray}
+"""Where chunks are read: each takes a job, what names the run, and a function that prints a line; and yields what
+became of each chunk, its part being in the run's folder."""

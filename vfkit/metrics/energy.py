@@ -21,9 +21,7 @@ from vfkit.metrics.frames import (
     split_answers,
     with_union,
 )
-from vfkit.metrics.tabulate import count, distinct, family_index, mean, ratio, spread, tabulate, total
-
-COEFFICIENTS = ("spearman", "pearson")
+from vfkit.metrics.tabulate import correlation, count, distinct, family_index, mean, ratio, spread, tabulate, total
 
 
 def dirichlet_table(records: pd.DataFrame) -> pd.DataFrame:
@@ -104,29 +102,14 @@ def inside_correlations(
             rows[name] = np.log(ratio, out=np.full(len(rows), np.nan), where=ratio > 0)
         elif name == "dirichlet":
             rows[name] -= base
-    counted = counted_rows(with_union(rows))
+    rows = counted_rows(with_union(rows))
     firsts = {"dirichlet": ["drift", "margin", *names], "drift": ["margin", *names], "margin": names}
     pairs = [(first, second) for first, seconds in firsts.items() for second in seconds]
-    tables = []
-    for family in family_order(counted):
-        part = counted[counted.family == family]
-        table = pd.DataFrame(pairs, columns=["first", "second"])
-        table.insert(0, "family", family)
-        tables.append(table.join(_correlations(part, pairs)))
-    empty = pd.DataFrame(columns=["family", "first", "second", *_correlations(counted[:0], [])])
-    return pd.concat(tables, ignore_index=True) if tables else empty
-
-
-def _correlations(rows: pd.DataFrame, pairs: list[tuple[str, str]]) -> pd.DataFrame:
-    """One row per pair: instances, samples, and both coefficients with their intervals."""
-    found = []
-    for first, second in pairs:
-        there = np.isfinite(rows[[first, second]]).all(axis=1)
-        row = {"instances": int(there.sum()), "samples": rows["sample"][there].nunique()}
-        for name in COEFFICIENTS:
-            own = stats.correlation(rows[first], rows[second], rows["image"], ranked=name == "spearman")
-            own = own.iloc[0] if len(own) else dict.fromkeys(("value", "low", "high"), np.nan)
-            row |= {f"{name}{end}": own[key] for end, key in (("", "value"), ("_low", "low"), ("_high", "high"))}
-        found.append(row)
-    columns = ["instances", "samples", *(f"{name}{end}" for name in COEFFICIENTS for end in ("", "_low", "_high"))]
-    return pd.DataFrame(found, columns=columns)
+    parts = [rows.assign(first=x, second=y, x=rows[x], y=rows[y]) for x, y in pairs]
+    rows = pd.concat(parts, ignore_index=True)
+    rows = rows[np.isfinite(rows[["x", "y"]]).all(axis=1)]
+    groups = [(family, *pair) for family in family_order(parts[0]) for pair in pairs]
+    index = pd.MultiIndex.from_tuples(groups, names=["family", "first", "second"])
+    columns = {"instances": count(), "samples": distinct("sample"), "images": distinct("image")}
+    columns |= {"spearman": correlation("x", "y", ranked=True), "pearson": correlation("x", "y", ranked=False)}
+    return tabulate(rows, index, columns).reset_index()

@@ -7,6 +7,7 @@ one of its columns is not finite are left out of it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -100,6 +101,11 @@ def median(name: str) -> Column:
 def difference(numerator: str, denominator: str, other: str, other_denominator: str) -> Column:
     """Difference of two rates over the same images: paired."""
     return _estimate(stats.difference, numerator, denominator, other, other_denominator)
+
+
+def correlation(x: str, y: str, ranked: bool = True) -> Column:
+    """Spearman's (ranks taken once, within the group) or Pearson's correlation over rows."""
+    return _estimate(partial(stats.correlation, ranked=ranked), x, y)
 
 
 def _estimate(statistic: Callable, *names: str) -> Column:

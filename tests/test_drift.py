@@ -275,7 +275,7 @@ def test_embedding_shows_the_plane(records, vectors):
         )
     few = metrics.embedding_table(records, table, samples=2)
     assert few["sample_id"].nunique() == 2
-    axes = figures.plot_embedding(metrics.embedding_table(records, table))
+    axes = figures.plot_embedding(metrics.embedding_table(records, table)).axes
     assert [ax.get_title(loc="left") for ax in axes] == ["translation\nn = 4, 1 flipped"]
     with pytest.raises(ValueError, match="keep_vectors"):
         metrics.embedding_table(records, vectors)
@@ -344,7 +344,7 @@ def _lines(ax, colour):
 
 def test_drift_figure(records, vectors, controls):
     table = paper.beside(metrics.drift_table(records, vectors, controls))
-    axes = figures.plot_drift(table)
+    axes = figures.plot_drift(table).axes
     assert [ax.get_title(loc="left") for ax in axes] == ["all answers", "answer kept", "answer flipped"]
     ticks = [label.get_text() for label in axes[0].get_yticklabels()]
     assert ticks[1] == "translation\nn = 3; 3 kept,\n1 flipped"
@@ -355,7 +355,7 @@ def test_drift_figure(records, vectors, controls):
     legend = [text.get_text() for text in axes[0].figure.legends[0].get_texts()]
     assert "noise floor (identity): 1e-06 %" in legend
     assert "published: HI sec 4.4 probes, Qwen3-VL-2B-Instruct, SEEDBench_IMG" in legend
-    same = figures.plot_drift(table, "same_question")[0]
+    same = figures.plot_drift(table, "same_question").axes[0]
     np.testing.assert_allclose(_lines(same, "#0072B2")[0].get_xdata()[1], 40 / 0.6)
     assert not any("published" in text.get_text() for text in same.figure.legends[0].get_texts())
     figures.plot_drift(paper.beside(table, model="Gemma-3-4B-IT"))
@@ -367,7 +367,7 @@ def test_drift_figure(records, vectors, controls):
 
 def test_histogram_figure(records, vectors, controls):
     samples = metrics.sample_drift(records, vectors, controls)
-    axes = figures.plot_drift_histograms(samples, threshold=0.33)
+    axes = figures.plot_drift_histograms(samples, threshold=0.33).axes
     assert [ax.get_ylabel().split("\n")[0] for ax in axes][:3] == ["identity", "translation", "rotation"]
     assert axes[1].get_ylabel() == "translation\nn = 3 kept,\n1 flipped"
     assert [text.get_text() for text in axes[0].texts] == ["at most 1e-08"] and not axes[1].texts

@@ -29,7 +29,7 @@ def _image(size: tuple[int, int], seed: int) -> Image.Image:
     return Image.fromarray(noise).resize(size, Image.Resampling.BICUBIC)
 
 
-def _requests(vlm) -> list[engine.Request]:
+def make_requests(vlm) -> list[engine.Request]:
     """One image and two, at their marks and before the text, none; one option and more; special words in a question."""
     token = vlm.processor.tokenizer.convert_ids_to_tokens(vlm.adapter.image_token_id(vlm.processor))
     token += f" {vlm.processor.image_token} {vlm.processor.tokenizer.eos_token}"
@@ -52,7 +52,7 @@ def _requests(vlm) -> list[engine.Request]:
 def test_engine_equals_oracle(tiny_vlm, name):
     vlm = tiny_vlm(name)
     assert vlm.dtype == torch.float32 and vlm.processor.tokenizer.padding_side == "left"
-    requests = _requests(vlm)
+    requests = make_requests(vlm)
     expected = [oracle.read_oracle(vlm, *request) for request in requests]
     for batch_tokens in (1, 100_000):
         for readout, truth in zip(engine.read_many(vlm, requests, True, batch_tokens), expected, strict=True):
@@ -67,7 +67,7 @@ def test_engine_equals_oracle(tiny_vlm, name):
 @on_each
 def test_bfloat16_passes_verify(tiny_vlm, name):
     vlm = tiny_vlm(name, "bfloat16")
-    requests = _requests(vlm)[1:4]
+    requests = make_requests(vlm)[1:4]
     assert 1e-4 < verify(vlm, requests, engine.read_many(vlm, requests, probes=True)) < 0.05
 
 
@@ -101,16 +101,21 @@ def test_vision_tokens_lie_where_their_part_of_the_image_does(tiny_vlm, name):
 # --- a wrong adapter is caught ----------------------------------------------------------------------------------------
 
 
-def _with(vlm, **wrong):
-    """The same model with an adapter in which some functions are replaced."""
-    own = {name: getattr(vlm.adapter, name) for name in dir(vlm.adapter) if not name.startswith("_")}
+def with_adapter(vlm, adapter):
+    """The same model read by another adapter."""
     changed = copy(vlm)
-    changed.adapter = SimpleNamespace(**own | wrong)
+    changed.adapter = adapter
     return changed
 
 
+def _with(vlm, **wrong):
+    """The same model with an adapter in which some functions are replaced."""
+    own = {name: getattr(vlm.adapter, name) for name in dir(vlm.adapter) if not name.startswith("_")}
+    return with_adapter(vlm, SimpleNamespace(**own | wrong))
+
+
 def _stopped(vlm) -> bool:
-    requests = _requests(vlm)[1:2]
+    requests = make_requests(vlm)[1:2]
     readouts = engine.read_many(vlm, requests, probes=True)
     with pytest.raises(VerifyError, match="its adapter does not fit"):
         verify(vlm, requests, readouts)
@@ -201,5 +206,5 @@ def test_a_thinking_model_answers_after_an_empty_reasoning(tiny_vlm, monkeypatch
     assert _text(vlm, scored.asked).endswith("assistant\n<think>\n")
     assert _text(vlm, scored.tail).endswith("assistant\n<think>\n\n</think>\n\n")
     assert [_text(vlm, answer.end) for answer in scored.answers] == ["<|im_end|>\n"] * 2
-    requests = _requests(vlm)[:3]
+    requests = make_requests(vlm)[:3]
     assert verify(vlm, requests, engine.read_many(vlm, requests, probes=True)) <= CLOSE

@@ -153,7 +153,8 @@ def test_the_8_bit_image_keeps_its_bounds_and_the_record_tells_the_truth(samples
     for sample, found in zip(samples, attacked, strict=True):
         for instance in found:
             delta = (np.asarray(instance.images[0], float) - np.asarray(opened(sample)[0], float)) / 255
-            assert np.abs(delta).max() <= instance.params["eps"] + 0.5 / 255  # half a grey level of rounding
+            if "trace" in instance.params:  # its noise may need more room for the same RMS
+                assert np.abs(delta).max() <= instance.params["eps"] + 0.5 / 255  # half a grey level of rounding
             assert instance.params["max_abs"] == pytest.approx(np.abs(delta).max(), abs=1e-6)
             assert instance.params["rms"] == pytest.approx(np.sqrt(np.square(delta).mean()), abs=1e-6)
             leak = frequency.leakage(delta, instance.params["band"])
@@ -184,12 +185,14 @@ def test_the_loss_falls_and_success_rises_with_eps(attacked):
     assert np.mean(np.array(traces["pgd_pixel", EPS[2]])[:, -1] < 0) >= 0.75
 
 
-def test_noise_is_no_larger_than_its_attack_and_chosen_against_nothing(attacked):
+def test_noise_has_the_rms_of_its_attack_and_is_chosen_against_nothing(attacked):
     for found in attacked:
         for own, noise in zip(found[::2], found[1::2], strict=True):
             assert noise.family == f"{own.family}_noise" and noise.params["band"] == own.params["band"]
-            assert noise.params["rms"] <= 1.1 * own.params["rms"] + 0.3 / 255
-            assert noise.params["rms"] >= 0.9 * own.params["rms"] - 0.5 / 255  # which rounding may take
+            assert noise.params["rms"] == pytest.approx(own.params["rms"], rel=0.02)  # both as 8-bit images
+            assert noise.params["leakage"] <= attack.LEAKAGE
+    outside = [n.params["max_abs"] > n.params["eps"] + 0.5 / 255 for each in attacked for n in each[1::2]]
+    assert np.mean(outside) < 0.25  # only where two grey levels of a narrow band are not enough
 
 
 @pytest.mark.parametrize("target", ["second", "last", "A"])

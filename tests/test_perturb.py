@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -51,7 +51,19 @@ sizes = st.tuples(st.integers(1, 90), st.integers(1, 90))
 @given(sizes, st.integers(-40, 40))
 def test_translation_is_a_cyclic_shift(size, n):
     image = noise(*size)
+    assume(not n or n % size[0])
     np.testing.assert_array_equal(np.asarray(geometric.translate(image, n)), np.roll(np.asarray(image), n, axis=1))
+
+
+@pytest.mark.parametrize("width, n", [(16, 16), (16, -16), (8, 16), (4, -12), (1, 4)])
+def test_a_shift_by_whole_widths_is_not_applicable_and_no_shift_is_identity(width, n):
+    image = noise(width, 20)
+    with pytest.raises(NotApplicable, match=f"{width} px"):
+        geometric.translate(image, n)
+    assert geometric.translate(image, 0).tobytes() == image.tobytes()
+    sample = Sample("s", (image,), "What?", ("a", "b"))
+    (one,) = natural_suite("translation", {"translation": {"n": n}}).instances(sample, 0)
+    assert not one.applicable and one.images == () and one.reason
 
 
 def test_a_positive_shift_moves_content_right():
@@ -347,7 +359,8 @@ def test_a_suite_is_deterministic_and_leaves_its_input_alone(size, options):
     for one, two in zip(first, second, strict=True):
         assert (one.name, one.params, one.reason) == (two.name, two.params, two.reason)
         assert [i.tobytes() for i in one.images] == [i.tobytes() for i in two.images]
-        assert one.applicable == (one.family != "pad_crop" or min(size) > 2 * abs(one.params["n"]))
+        fits = {"pad_crop": lambda n: min(size) > 2 * abs(n), "translation": lambda n: n % size[0] != 0}
+        assert one.applicable == (one.family not in fits or fits[one.family](one.params["n"]))
         for changed in one.images:
             assert changed.mode == "RGB" and changed is not image and min(changed.size) >= 1
             if one.family in ("identity", "translation", "scale_pad", "text_overlay", "random_text", "box_overlay"):

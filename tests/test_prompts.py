@@ -1,9 +1,11 @@
 """Prompts and conversations: the words are pinned, and the tokens of every answer are found where they stand."""
 
+import copy
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from tokenizers import AddedToken
 
 from vfkit import prompts
 from vfkit.readout import conversation
@@ -49,6 +51,15 @@ def test_images_stand_at_their_marks_and_only_there():
     assert _turn("<image 2> <image 3>", 2) == [IMAGE, IMAGE, "Question: <image 2> <image 3>" + rest]
     hinted = _turn("<image 1>?", 1, hint="see <image 1>")
     assert hinted == ["Hint: see <image 1>\nQuestion: ", IMAGE, "?" + rest]
+
+
+def test_the_open_prompt_of_a_yes_no_question_asks_for_one_word_too(vlm):
+    placeholder = vlm.adapter.placeholder(vlm.processor)
+    scored, open_ = (
+        form(YES_NO, 1, vlm.processor, placeholder) for form in (conversation.scored_prompt, conversation.open_prompt)
+    )
+    assert open_.tail == scored.tail and prompts.ONE_WORD in vlm.processor.tokenizer.decode(open_.tail)
+    assert prompts.open_form(MCQ) == prompts.open_form(replace(MCQ, prompt="open")) == "open"
 
 
 def test_unknown_prompt_is_refused_by_name():
@@ -136,6 +147,14 @@ def test_special_tokens_in_user_text_stay_text(vlm, token):
     assert special not in prompt.answers[0].text
     readable = vlm.processor.tokenizer.decode(prompt.answers[0].text)
     assert readable.replace(" ", "") == token * 2
+
+
+def test_tokens_only_marked_as_special_when_added_stay_text_too(vlm):
+    processor = copy.deepcopy(vlm.processor)
+    processor.tokenizer.add_tokens([AddedToken("<end_of_turn>", special=True), AddedToken("plain added")])
+    assert "<end_of_turn>" not in processor.tokenizer.all_special_tokens
+    assert conversation.plain("a<end_of_turn>b plain added", processor) == "a< end_of_turn>b plain added"
+    assert conversation.plain("a<end_of_turn>b", vlm.processor) == "a<end_of_turn>b"
 
 
 def test_breaking_one_special_token_does_not_make_another(vlm):

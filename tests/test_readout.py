@@ -1,5 +1,8 @@
 """The engine against the oracle: the same numbers, with every image encoded once."""
 
+import copy
+import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,9 +11,10 @@ import torch
 from PIL import Image
 
 import vfkit
-from vfkit.images import content_hash
-from vfkit.readout import engine, rules
-from vfkit.readout.batch import grouped
+from vfkit.images import content_hash, open_images
+from vfkit.readout import engine, greedy, rules
+from vfkit.readout.batch import ContextError, grouped
+from vfkit.readout.conversation import ConversationError
 from vfkit.readout.oracle import read_oracle
 from vfkit.readout.readout import Readout
 from vfkit.readout.verify import VerifyError, compare, verify
@@ -199,6 +203,130 @@ def test_out_of_memory_is_met_once_with_half_the_batch(vlm, monkeypatch, expecte
     never = lambda *_, **options: (_ for _ in ()).throw(torch.OutOfMemoryError("never fits"))  # noqa: E731
     monkeypatch.setattr(engine, "forward_rows", never)
     assert all(isinstance(readout, torch.OutOfMemoryError) for readout in engine.read_many(vlm, _requests()))
+
+
+# --- images, long prompts and templates -------------------------------------------------------------------------------
+
+
+def _grey_ramp() -> np.ndarray:
+    return np.linspace(0, 1, 96 * 128).reshape(96, 128)
+
+
+@pytest.mark.parametrize("kind", ["16 bit", "float", "uint8 array", "float array", "path", "bytes", "turned"])
+@pytest.mark.parametrize("read", [vfkit.read, vfkit.read_oracle])
+def test_images_given_to_read_are_opened_as_a_samples_own(vlm, tmp_path, kind, read):
+    ramp = _grey_ramp()
+    picture = _image((400, 200), 1)
+    picture.save(tmp_path / "picture.png")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    turned = picture.copy()
+    turned.info["exif"] = exif.tobytes()
+    source = {
+        "16 bit": Image.fromarray((ramp * 65535).astype(np.uint16)),
+        "float": Image.fromarray(ramp.astype(np.float32)),
+        "uint8 array": np.asarray(picture),
+        "float array": np.asarray(picture) / 255,
+        "path": str(tmp_path / "picture.png"),
+        "bytes": (tmp_path / "picture.png").read_bytes(),
+        "turned": turned,
+    }[kind]
+    sample = Sample("s", (source,), "What is it?", ("red", "teal"))
+    expected = read(vlm, sample, probes=False).scores()
+    np.testing.assert_allclose(read(vlm, sample, [source], probes=False).scores(), expected, atol=1e-6)
+    other = read(vlm, replace(sample, images=(Image.new("RGB", (128, 96), "white"),)), probes=False).scores()
+    assert np.abs(expected - other).max() > 1e-3
+
+
+def test_a_perturbed_image_larger_than_what_is_loaded_is_read_as_it_is(vlm):
+    large = _image((1100, 900), 2)
+    assert open_images(Sample("s", (), "?", ("a",)), [large])[0].tobytes() == large.tobytes()
+    assert open_images(Sample("s", (large,), "?", ("a",)))[0].size == (1024, 838)
+
+
+@pytest.mark.parametrize("probes", [False, True])
+def test_a_prompt_beyond_the_models_context_is_an_error_with_both_numbers(vlm, monkeypatch, probes):
+    (sample, images), (other, others) = _requests()[:2]
+    fits = grouped(vlm, [(sample, images)], probes, 8192)[0][0]
+    longest = fits.n_prefix + max(
+        len(fits.questions[0].scored.tail) + max([32 * probes, *map(len, fits.questions[0].candidates)]),
+        len(fits.questions[0].open.tail) + 32 if probes else 0,
+    )
+    monkeypatch.setattr(vlm.model.config.get_text_config(), "max_position_embeddings", longest)
+    good, long = engine.read_many(vlm, [(sample, images), (replace(sample, hint="very " * 40), images)], probes)
+    assert isinstance(good, Readout)
+    assert isinstance(long, ContextError) and f"holds {longest:,}" in str(long)
+    assert int(re.search(r"takes ([\d,]+) tokens", str(long))[1].replace(",", "")) > longest
+
+
+def test_a_row_longer_than_a_batch_is_read_alone(vlm, expected, monkeypatch):
+    sizes, forward = [], engine.forward_rows
+    count = lambda vlm, groups, *rest, **options: sizes.append(len(groups)) or forward(vlm, groups, *rest, **options)  # noqa: E731
+    monkeypatch.setattr(engine, "forward_rows", count)
+    readouts = engine.read_many(vlm, _requests(), batch_tokens=60)
+    assert sizes[0] == 1 and max(group.n_tokens for group in grouped(vlm, _requests(), False, 60)[0]) > 60
+    for readout, truth in zip(readouts, expected, strict=True):
+        np.testing.assert_allclose(readout.scores(), truth.scores(), atol=CLOSE)
+
+
+@pytest.fixture
+def images_last(vlm, monkeypatch):
+    """The model with a template that writes a turn's texts before its images."""
+    template, loop = vlm.processor.chat_template, "message.content"
+    parts = [f"({loop} | {pick}attr('type', 'equalto', 'text') | list)" for pick in ("select", "reject")]
+    changed = template.replace(f"in {loop} ", f"in ({' + '.join(parts)}) ")
+    assert changed != template
+    monkeypatch.setattr(vlm.processor, "chat_template", changed)
+    return vlm
+
+
+def test_a_template_that_writes_images_last_is_scored_rightly_and_its_probes_are_refused(images_last):
+    sample, images = _requests()[0]
+    scored = vfkit.read(images_last, sample, images, probes=False)
+    assert _differences(scored, read_oracle(images_last, sample, images, probes=False)) == {}
+    with pytest.raises(ConversationError, match="images after the text"):
+        vfkit.read(images_last, sample, images)
+    assert vfkit.read(images_last, sample, (), probes=True).probes  # without images nothing is in the way
+
+
+# --- the end of an answer ---------------------------------------------------------------------------------------------
+
+
+def _lengths(vlm) -> list[int]:
+    """Tokens of generated answers, by the engine; the oracle must agree."""
+    requests = _requests()[:3]
+    readouts = engine.read_many(vlm, requests, probes=True)
+    assert verify(vlm, requests, readouts) <= CLOSE
+    return [len(ids) for readout in readouts for ids in readout.said.values()]
+
+
+@pytest.mark.parametrize("left", ["generation config", "config", "text config", "tokenizer", "template"])
+def test_answers_end_at_any_token_that_anything_calls_the_end(vlm, monkeypatch, left):
+    """A fine-tune of which all but one name another end than the model was trained with."""
+    before = _lengths(vlm)
+    assert max(before) < 32
+    processor = copy.deepcopy(vlm.processor)
+    end = processor.tokenizer.eos_token_id
+    other = processor.tokenizer.pad_token_id
+    assert other != end
+    named = {"generation config": vlm.model.generation_config, "config": vlm.model.config}
+    named["text config"] = vlm.model.config.get_text_config()
+    for name, config in named.items():
+        monkeypatch.setattr(config, "eos_token_id", [other, end] if name == left else other, raising=False)
+    if left != "tokenizer":
+        processor.tokenizer.eos_token = processor.tokenizer.pad_token
+    if left != "template":
+        monkeypatch.setattr(greedy, "turn_end", lambda *_: None)
+    monkeypatch.setattr(vlm, "processor", processor)
+    assert end in greedy.end_tokens(vlm)
+    assert _lengths(vlm) == before
+
+
+def test_an_engine_that_runs_on_past_the_end_of_a_turn_is_caught(vlm, monkeypatch):
+    monkeypatch.setattr(greedy, "end_tokens", lambda vlm: {vlm.processor.tokenizer.pad_token_id})
+    requests = _requests()[:1]
+    with pytest.raises(VerifyError):
+        verify(vlm, requests, engine.read_many(vlm, requests, probes=True))
 
 
 # --- verify -----------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ within eps and [0, 1]. The result is written as an 8-bit PNG and read again thro
 engine then says of it counts. Units: pixel values in [0, 1]; 8/255 is eight grey levels.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,7 @@ from vfkit.sample import LETTERS, Instance, Sample
 BAND = {"pgd_pixel": "all", "pgd_low": "low", "pgd_high": "high"}
 LEAKAGE = 0.01  # largest share of the perturbation's energy outside its band, before rounding
 ROUNDS = 500  # of band projection and clipping, at most
+GAIN, HALVINGS = 32.0, 12  # of noise that is brought to the RMS of an attack: largest gain, trials
 ROOM = 8  # how much fewer tokens a batch holds here than in the engine: every layer's states are kept
 
 
@@ -58,7 +60,7 @@ def attacked(
     rule: str = "paper",
     batch_tokens: int = 8192,
 ) -> list[list[Instance | Exception]]:
-    """Adversarial instances of many samples, and for each `controls` images with noise of the same band and size.
+    """Adversarial instances of many samples, and for each `controls` images with noise of the same band and RMS.
 
     Args:
         bases: sample, its open images, and its clean scores by the rule [option].
@@ -69,7 +71,8 @@ def attacked(
         For each base its instances, and an exception in the place of each that failed. `params` of an adversarial
         instance: those of the family, `label` and `trace` (the label's margin at every step), and, of the perturbation,
         `leakage` before rounding and `max_abs`, `rms`, `leakage_8bit` after it. Its noise is an instance of the family
-        `<family>_noise`: signs of noise in the band, projected as the attack is and no larger in RMS than it.
+        `<family>_noise`: Gaussian noise in the same band, at the attack's own RMS; within the same bounds where noise
+        within them can be that large.
 
     Raises:
         NotDifferentiable: the model's processor passes no gradient to the pixels.
@@ -228,20 +231,46 @@ def _instances(task: Task) -> list[Instance]:
     name = task.params.pop("name")
     params = task.params | {"trace": task.trace}
     instances = [_instance(task, task.family, name, params, task.deltas)]
-    size = _rms(task.deltas)
     for trial in range(task.params["controls"]):
-        draw = frequency.generator(f"control/{task.question.sample.id}/{task.band}/{trial}")
-        limits = task.params["eps"], task.band, task.params["cutoff"]
-        noise = []
-        for plane in task.planes:
-            signs = in_band(_like(draw.normal(size=plane.shape), plane), *limits[1:]).sign()
-            noise.append(confined(task.params["eps"] * signs, plane, *limits))
-        shrink = min(1.0, size / _rms(noise)) if _rms(noise) else 1.0  # band and box hold whatever is shrunk
         end = f"{name.removeprefix(task.family)}_{trial}"
         params = task.params | {"trial": trial}
-        instances.append(_instance(task, f"{task.family}_noise", f"{task.family}_noise{end}", params,
-                                   [shrink * delta for delta in noise]))  # fmt: skip
+        instances.append(
+            _instance(task, f"{task.family}_noise", f"{task.family}_noise{end}", params, _noise(task, trial))
+        )
     return instances
+
+
+def _noise(task: Task, trial: int) -> list[Tensor]:
+    """Noise of the attack's band and, as an 8-bit image, of its RMS: within eps and [0, 1] or, where noise within them
+    is never that large (an attack that uses all its room in a narrow band), Gaussian noise without the bound eps."""
+    draw = frequency.generator(f"control/{task.question.sample.id}/{task.band}/{trial}")
+    limits = task.params["eps"], task.band, task.params["cutoff"]
+    white = [in_band(_like(draw.normal(size=plane.shape), plane), *limits[1:]) for plane in task.planes]
+    size = _rms(_rounded(task, task.deltas))
+    if not size:
+        return [torch.zeros_like(each) for each in white]
+
+    def within(gain: float) -> list[Tensor]:
+        scale = gain * size / _rms(white)
+        return [confined(scale * each, plane, *limits) for each, plane in zip(white, task.planes, strict=True)]
+
+    make, low, high = within, 0.5, GAIN
+    if _rms(_rounded(task, within(GAIN))) < size:
+        make = lambda gain: [gain * size / _rms(white) * each for each in white]  # noqa: E731
+    for _ in range(HALVINGS):
+        middle = math.sqrt(low * high)
+        noise = make(middle)
+        reached = _rms(_rounded(task, noise))
+        if abs(reached - size) <= 0.005 * size:
+            break
+        low, high = (middle, high) if reached < size else (low, middle)
+    return noise
+
+
+def _rounded(task: Task, deltas: list[Tensor]) -> list[Tensor]:
+    """A perturbation as the 8-bit image holds it."""
+    whole = [(plane + delta).clamp(0, 1) for plane, delta in zip(task.planes, deltas, strict=True)]
+    return [(255 * each).round() / 255 - plane for each, plane in zip(whole, task.planes, strict=True)]
 
 
 def _instance(task: Task, family: str, name: str, params: dict[str, Any], deltas: list[Tensor]) -> Instance:

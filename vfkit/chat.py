@@ -1,6 +1,5 @@
 """Chat completions from any OpenAI-compatible endpoint: every reply is kept as it arrives, and never paid for twice."""
 
-import fcntl
 import hashlib
 import json
 import os
@@ -14,6 +13,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from filelock import FileLock
 
 from vfkit.hub import ModelUnavailable
 
@@ -259,8 +260,7 @@ class _Store:
         line = json.dumps({"key": key, "reply": asdict(reply)}, ensure_ascii=False)
         with self._lock:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path, "ab+") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)  # another process may share the file
+            with FileLock(f"{self.path}.lock"), open(self.path, "ab+") as file:  # another process may share the file
                 end = file.seek(0, os.SEEK_END)
                 file.seek(max(0, end - 1))
                 torn = end and file.read(1) != b"\n"

@@ -30,6 +30,11 @@ def answer_assertion(answer: str) -> str:
     return f"For this image the answer is {answer.rstrip('.')}."
 
 
+def open_form(sample: Sample) -> str:
+    """The prompt under which a sample's answer is generated freely: `open`, or for a yes/no question its own."""
+    return "yes_no" if sample.prompt == "yes_no" else "open"
+
+
 def text(sample: Sample, prompt: str) -> str:
     """The text part of a user turn: lines joined by single newlines.
 

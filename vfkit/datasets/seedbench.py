@@ -160,6 +160,8 @@ def _hub_sample(id: str, row: dict[str, Any]) -> Asked:
     options = lettered(row, [f"choice_{letter}" for letter in "abcd"])
     cells = row.get("image")
     cells = cells if isinstance(cells, list) else [cells]
+    if not cells:
+        raise ValueError("it has no image")
     images = tuple(image_of(cell, ImageFolders(), "its image") for cell in cells)
     kind = row.get("question_type_id")
     category = TYPES[kind - 1] if isinstance(kind, int) and 1 <= kind <= len(TYPES) else str(kind or "")

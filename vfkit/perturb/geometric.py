@@ -17,7 +17,13 @@ def identity(image: Image.Image) -> Image.Image:
 
 
 def translate(image: Image.Image, n: int) -> Image.Image:
-    """Cyclic horizontal shift by n px, to the right for n > 0; the size stays and nothing is resampled."""
+    """Cyclic horizontal shift by n px, to the right for n > 0; the size stays and nothing is resampled.
+
+    Raises:
+        NotApplicable: n is a multiple of the width other than 0, so that the shift would change nothing.
+    """
+    if n and n % image.width == 0:
+        raise NotApplicable(f"translation by {n} px needs a width that does not divide it, not {image.width} px")
     return ImageChops.offset(image, n, 0)
 
 

@@ -101,8 +101,8 @@ def scored_prompt(sample: Sample, n_images: int, processor, placeholder: str) ->
 
 
 def open_prompt(sample: Sample, n_images: int, processor, placeholder: str) -> Prompt:
-    """The same question without its options; nothing is scored under it."""
-    return rendered_prompt(sample, "open", n_images, processor, placeholder)
+    """The same question without its options, or, of a yes/no question, its own prompt; nothing is scored under it."""
+    return rendered_prompt(sample, prompts.open_form(sample), n_images, processor, placeholder)
 
 
 def rendered_prompt(sample: Sample, prompt: str, n_images: int, processor, placeholder: str) -> Prompt:

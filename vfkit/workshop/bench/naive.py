@@ -21,9 +21,8 @@ from vfkit.sample import Sample
 def read_naive(vlm, sample: Sample, images: tuple[Image, ...], probes: bool) -> dict[str, Any]:
     """Read scores [option] by the rule `paper` and, with probes, states [channel] by probe and hook point, and
     texts."""
-    scored, open_ = (
-        prompts.user_turn(prompts.text(sample, name), len(images), sample.question) for name in (sample.prompt, "open")
-    )
+    forms = sample.prompt, prompts.open_form(sample)
+    scored, open_ = (prompts.user_turn(prompts.text(sample, form), len(images), sample.question) for form in forms)
     scores = [_score(vlm, scored, option, images) for option in sample.options]
     if not probes:
         return {"scores": scores}

@@ -120,16 +120,15 @@ def test_gallery():
 
 
 def test_save_writes_picture_print_and_numbers(flips, tmp_path):
-    axes = figures.plot_flips(flips).axes
-    paths = figures.save(axes[0].figure, tmp_path / "new" / "folder", "flips", flips)
+    paths = figures.save(figures.plot_flips(flips), tmp_path / "new" / "folder", "flips", flips)
     with Image.open(paths["png"]) as picture:
         assert round(picture.info["dpi"][0]) == 150
     assert paths["pdf"].read_bytes().startswith(b"%PDF")
     again = pd.read_csv(paths["csv"], keep_default_na=False, na_values=[""])
     np.testing.assert_allclose(again["IFR"], flips["IFR"])
     figures.plot_flips(again)  # a saved table draws again, its empty sources read as missing
-    gallery = figures.plot_gallery([_item()]).axes
-    assert figures.save(gallery[0, 0].figure, tmp_path, "gallery", pd.DataFrame([{"family": "x"}]))["png"].exists()
+    gallery = figures.plot_gallery([_item()])
+    assert figures.save(gallery, tmp_path, "gallery", pd.DataFrame([{"family": "x"}]))["png"].exists()
 
 
 def test_tables_and_figures_need_no_model_library():

@@ -49,6 +49,7 @@ def plot_drift_histograms(samples: pd.DataFrame, distance: str = "cos", threshol
     bins = np.geomspace(low, 1.2 * high, 61)
     height = 1.6 + 0.62 * max(len(families), 1)
     fig, axes = plt.subplots(max(len(families), 1), 1, figsize=(6.6, height), sharex=True, squeeze=False)
+    axes[0, 0].set_xscale("log")  # shared by all, and before seaborn draws: its bins are then powers of ten
     for ax, family in zip(axes[:, 0], families, strict=False):
         own = samples[samples["family"] == family]
         kept, flipped = (own.loc[own["answer"] == answer, "drift"] for answer in ("kept", "flipped"))
@@ -63,7 +64,7 @@ def plot_drift_histograms(samples: pd.DataFrame, distance: str = "cos", threshol
             ax.axvline(threshold, color=INK, linestyle="--", linewidth=1, label="5th percentile, same question")
         name, n = fill(family.replace("_", " "), 24), f"n = {len(kept):,} kept,\n{len(flipped):,} flipped"
         ax.set_ylabel(f"{name}\n{n}", rotation=0, ha="right", va="center", fontsize=8)
-        ax.set(xscale="log", xlim=(bins[0], bins[-1]), ylim=(0, 1.12), yticks=[])
+        ax.set(xlim=(bins[0], bins[-1]), ylim=(0, 1.12), yticks=[])
         ax.spines["left"].set_visible(False)
     axes[-1, 0].set_xlabel(f"Drift: mean {_NAMES[distance]}, per sample")
     legend(fig)
@@ -175,9 +176,10 @@ def _steps(ax: Axes, bins: np.ndarray, values: pd.Series, colour: str, label: st
         return
     peak = np.histogram(values, bins)[0].max()
     style = {"alpha": 0.45, "linewidth": 0} if fill else {"linewidth": 1.2}
-    weights = np.full(len(values), 1 / peak)
+    data = pd.DataFrame({"drift": values, "weight": 1 / peak})
+    names = {"x": "drift", "weights": "weight"}
     sns.histplot(
-        x=values, weights=weights, bins=bins, element="step", fill=fill, color=colour, label=label, ax=ax, **style
+        data, **names, bins=list(np.log10(bins)), element="step", fill=fill, color=colour, label=label, ax=ax, **style
     )
 
 

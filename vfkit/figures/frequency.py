@@ -91,6 +91,9 @@ def plot_attacks(table: pd.DataFrame) -> Figure:
     shown = table.assign(family=[f"{row.family.replace('_', ' ')}, eps {row.eps:g}" for row in table.itertuples()])
     fig, (ax,) = family_axes(shown, 1, [f"n = {row.samples:,} samples" for row in table.itertuples()])
     fig.set_size_inches(6.6, 1.9 + 0.48 * max(len(table), 1))
+    if "published_source" in shown:
+        named = shown["published_source"].fillna("").ne("")
+        shown["published_source"] = ("more than this, " + shown["published_source"]).where(named, "")
     success = Series(shown, "success_rate", RED, "attack: answer flipped and its score fell")
     noise = Series(shown, "control_rate", GREY, "noise of the same band and size: answer flipped", "D")
     forest(ax, [success, noise])

@@ -66,7 +66,7 @@ def plot_pope_transitions(table: pd.DataFrame) -> Figure:
     becomes = table.drop_duplicates("case").set_index("case")["becomes"]
     top = 100 * np.nanmax(table[["flip_rate", "flip_rate_high"]].to_numpy(float), initial=0.01)  # one scale for all
     for ax, case in zip(axes, CASES, strict=True):
-        ax.set(xlim=(-0.04 * top, 1.04 * top), xlabel=f"flipped to {becomes.get(case, '')} (%), 95 % interval")
+        ax.set(xlim=(-0.04 * top, 1.04 * top), xlabel=f"flipped to {becomes.get(case, '')} (%),\n95 % interval")
     return fig
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vfkit.datasets.base import digest
+from vfkit.datasets.base import image_identity
 from vfkit.perturb import Suite
 from vfkit.sample import Sample
 from vfkit.study.config import StudyConfig
@@ -58,16 +58,10 @@ def control_samples(samples: Sequence[Sample], k: int) -> dict[str, list[Sample]
 
 
 def by_image(samples: Sequence[Sample]) -> list[list[Sample]]:
-    """The samples in groups that are about the same images, in order of appearance.
-
-    Images are told apart by the name that their data set gives them (`meta["image"]`), else by their sources.
-    """
+    """The samples in groups that are about the same images (`image_identity`), in order of appearance."""
     groups: dict[Any, list[Sample]] = {}
     for sample in samples:
-        named = sample.meta.get("image")
-        sources = tuple(str(source) if callable(source) else digest(source, str) for source in sample.images)
-        name = str(named) if named else sources or sample.id
-        groups.setdefault((len(sample.images), name), []).append(sample)
+        groups.setdefault(image_identity(sample) or sample.id, []).append(sample)
     return list(groups.values())
 
 

@@ -47,7 +47,8 @@ def find_kept(folders: Iterable[Path], samples: Sequence[Sample]) -> dict[str, t
     asked = {sample.id: _words({name: getattr(sample, name) for name in WORDS}) for sample in samples}
     kept: dict[str, tuple[Path, str]] = {}
     for folder in folders:
-        failed = set(store.read(folder, "errors").sample_id)
+        errors = store.read(folder, "errors")
+        failed = set(errors[errors.stage != "control"].sample_id)
         for chunk, rows in store.chunks(folder, "samples"):
             for row in rows.to_pylist():
                 id = row["sample_id"]

@@ -180,6 +180,10 @@ def _controls(job: Job, bases: list[Base], errors: list[dict]) -> list[tuple[Bas
             images, image_id = opened[partner.id]
             if image_id != base.image_id:
                 wanted.append(Instance(CONTROL, partner.id, {}, images))
+        if len(wanted) < job.config.controls and job.config.probes:
+            why = "there are no more samples on other images that open"
+            few = LookupError(f"{len(wanted)} of {job.config.controls} control images: {why}")
+            errors.append(error_row(base.sample.id, CONTROL, "control", few))
         if isinstance(base.readout, Kept):
             wanted = base.readout.lacking(wanted)
         plan += [(base, one) for one in wanted]

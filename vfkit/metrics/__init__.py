@@ -29,7 +29,7 @@ from vfkit.metrics.flips import (
     rule_table,
     transition_table,
 )
-from vfkit.metrics.frames import UNION
+from vfkit.metrics.frames import ANSWERS, UNION, pooled_family
 from vfkit.metrics.frequency import (
     ablation_table,
     attack_table,
@@ -42,6 +42,7 @@ from vfkit.metrics.frequency import (
 )
 from vfkit.metrics.pope import (
     by_case,
+    pope_answers,
     pope_margin_table,
     pope_table,
     pope_transition_table,
@@ -72,6 +73,7 @@ from vfkit.metrics.vfat_inside import vfat_drift, vfat_moves
 from vfkit.metrics.vfat_summary import vfat_finding
 
 __all__ = [
+    "ANSWERS",
     "UNION",
     "ablation_table",
     "accuracy_table",
@@ -100,6 +102,8 @@ __all__ = [
     "noise_table",
     "overlay_table",
     "phase_coherence",
+    "pooled_family",
+    "pope_answers",
     "pope_margin_table",
     "pope_table",
     "pope_transition_table",

@@ -52,7 +52,7 @@ def pope_table(records: pd.DataFrame, samples: pd.DataFrame | None = None) -> pd
         the same instances. `left_out`: instances of the family that do not count (not applicable, not read, no truth,
         no base, no yes/no question).
     """
-    whole = _answers(records, samples)
+    whole = pope_answers(records, samples)
     base = whole[whole.is_base].assign(family="base")
     whole = twice(pd.concat([base, with_union(whole)], ignore_index=True), "category")
     rows = whole[whole.counts].copy()
@@ -104,7 +104,7 @@ def question_priors(records: pd.DataFrame, samples: pd.DataFrame | None = None) 
         One row per question and `fill`: `sample_id`, `image_id`, `category`, `case`; `base_margin`, `blank_margin`
         (yes-no, nats); `base_yes`, `prior` = P(Yes | question, image) on base and blank, normalised over Yes and No.
     """
-    rows = _answers(records, samples)
+    rows = pope_answers(records, samples)
     rows = rows[rows.counts & rows.fill.notna()]
     table = rows[["sample", "image", "category", "case", "fill"]].rename(
         columns={"sample": "sample_id", "image": "image_id"}
@@ -182,7 +182,7 @@ def by_case(
         The tables one below the other, with `case` as first column; cases that do not occur are left out. Vectors and
         controls are the whole run's, so that every case meets the same controls.
     """
-    rows = _answers(records, samples).sort_index()
+    rows = pope_answers(records, samples).sort_index()
     known = rows["sample"].isin(rows["sample"][rows.counts & rows.is_base])
     case = rows["case"].where(known).to_numpy(dtype=object)
     there = set(case[rows.counts & ~rows.is_base])
@@ -196,9 +196,15 @@ def by_case(
 # --- the frame all of them work on ------------------------------------------------------------------------------------
 
 
-def _answers(records: pd.DataFrame, samples: pd.DataFrame | None) -> pd.DataFrame:
-    """Every record with its question's base: `says`, `said`, `true` (is it Yes? perturbed, base, truth), `m`, `m_base`
-    (yes-no margins), `case`, `fill` (of blanks), and whether it `counts`."""
+def pope_answers(records: pd.DataFrame, samples: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Every record with its question's base: what all tables here are made of.
+
+    Returns:
+        `says`, `said`, `true` (is it Yes? perturbed, base, truth), `m`, `m_base` (yes-no margins), `case`, `fill` (of
+        blanks), and whether the row `counts`. A frame of this kind is returned as it is: tables take either.
+    """
+    if {"says", "said", "true"} <= set(records):
+        return records
     rows = rows_of(records, "answer", "margin", "category")
     rows["instance"] = records["instance"].astype(str).to_numpy(dtype=object)
     blank = rows.family == "blank"
@@ -228,7 +234,7 @@ def _yes(records: pd.DataFrame, samples: pd.DataFrame | None) -> pd.Series:
 
 def pope_rows(records: pd.DataFrame, samples: pd.DataFrame | None, fill: str = FILL) -> pd.DataFrame:
     """The perturbed rows that count, blanks not among them, with their union and `m_blank`."""
-    rows = _answers(records, samples)
+    rows = pope_answers(records, samples)
     blank = rows[rows.counts & (rows.fill == fill)].set_index("sample")["m"]
     rows["m_blank"] = rows["sample"].map(blank).astype(float)
     return with_union(rows[rows.counts & rows.fill.isna()]).reset_index(drop=True)

@@ -689,7 +689,10 @@ def test_a_study_of_own_questions_runs_to_its_tables(tmp_path):
     assert sorted(run.records().sample_id.unique()) == sorted(
         f"photos/{name}" for name in ("one", "two", "three", "four")
     )
-    assert len(run.table("flips")) and run.errors().empty and "photos" in str(run.folder)
+    assert len(run.table("flips")) and run.errors().empty
+    assert run.folder.parent.name == run.config.dataset == "photos" and run.config.dataset_path == str(file)
+    again = config.model_copy(update={"dataset": "photos", "dataset_path": str(file)})
+    assert vfkit.run_study(again, progress=False).folder == run.folder
 
 
 # --- answers that read two ways ---------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator, model_validator
 
-from vfkit.datasets import SampleList, load_dataset
+from vfkit.datasets import TABLES, SampleList, load_dataset, resolve
 from vfkit.datasets.base import unknown
 from vfkit.readout.rules import RULES
 
@@ -91,6 +91,8 @@ class StudyConfig(BaseModel):
         fields = {name: plain(value) for name, value in fields.items()}
         if isinstance(fields.get("families"), str):
             fields["families"] = (fields["families"],)
+        if str(fields.get("dataset")).endswith(TABLES) and fields.get("dataset_path") is None:
+            _, fields["dataset_path"], fields["dataset"] = resolve(fields["dataset"])  # a table is called by its file
         return fields
 
     @field_validator("dataset_options")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import vfkit
+from vfkit.datasets import resolve
 from vfkit.models import ModelUnavailable
 from vfkit.perturb import Suite
 from vfkit.study.code import definitions
@@ -104,7 +105,7 @@ def code(config: StudyConfig, suite: Suite, package: Path | None = None) -> dict
     """
     hosted = vfkit.models.is_hosted(config.model)
     chosen = {
-        "vfkit.datasets.LOADERS": [config.dataset],
+        "vfkit.datasets.LOADERS": [resolve(config.dataset, config.dataset_path)[0]],
         "vfkit.models.adapters.ADAPTERS": [] if hosted else [model_type(config.model)],
         "vfkit.perturb.suite._FAMILIES": list(suite.families),
     }

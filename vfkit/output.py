@@ -64,14 +64,14 @@ class Output:
 def readable(table: pd.DataFrame, columns: str | Sequence[str] | None = None) -> pd.DataFrame:
     """A copy to be read: `x`, `x_low`, `x_high` become one column `x` of `value [low, high]`; fractions become percent.
 
-    Where a table counts its `images` and has fewer than five, an estimate says `n too small` for its interval.
+    Where a table counts its `images` (or `items`) and has fewer than five, an estimate says `n too small`.
 
     Args:
         table: any table of `vfkit.metrics`.
         columns: which columns to keep, in this order; None keeps all.
     """
     columns = columns.split() if isinstance(columns, str) else columns
-    images = table["images"] if "images" in table else pd.Series(np.inf, index=table.index)
+    images = next((table[name] for name in ("images", "items") if name in table), pd.Series(np.inf, index=table.index))
     shown = {}
     for name in table.columns:
         if name.endswith(("_low", "_high")) and name.rsplit("_", 1)[0] in table:

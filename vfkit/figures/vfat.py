@@ -5,7 +5,7 @@ All take `metrics.vfat_scores`; `reading` says which answers are drawn. Publishe
 
 import itertools
 from pathlib import PurePath
-from textwrap import fill
+from textwrap import fill, shorten
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -27,7 +27,7 @@ def plot_vfat_radar(scores: pd.DataFrame, published: pd.DataFrame | None = None,
         published: of `published_vfat`: VF's models as thin grey lines.
     """
     own = _of(scores, reading)
-    own = own[(own["format"] != "all") & (own["level"] != "all")]
+    own = own[(own["format"] != "all") & own["level"].isin(list(_LEVELS))]
     spokes = list(own[["format", "level"]].drop_duplicates().itertuples(index=False, name=None))
     angles = np.linspace(0, 2 * np.pi, len(spokes) + 1)
     fig, ax = plt.subplots(figsize=(6.4, 5.6), subplot_kw={"projection": "polar"})
@@ -181,6 +181,43 @@ def plot_vfat_categories(scores: pd.DataFrame, measure: str = "VRS", reading: st
     return fig
 
 
+@styled()
+def plot_vfat_gallery(items: list[dict], width: int = 34) -> Figure:
+    """Answers by level and outcome, each with its image, what was asked and asserted, and what was said.
+
+    Args:
+        items: dicts of `image` (PIL), `question`, `hint`, `answer`, `truth`, `trap`, `level`, `format`, `outcome`, as
+            `vfkit.study.gallery.answered` gives them. width: of a line of text, in characters.
+
+    Raises:
+        ValueError: no items, or an item that lacks one of the above.
+    """
+    if not items:
+        raise ValueError("a gallery needs at least one item")
+    for item in items:
+        if missing := [name for name in _ITEM if name not in item]:
+            raise ValueError(f"a gallery item lacks {', '.join(missing)}")
+    levels = list(dict.fromkeys(item["level"] for item in items))
+    outcomes = [outcome for outcome in _OUTCOME_COLOURS if any(item["outcome"] == outcome for item in items)]
+    size = (3.0 * len(outcomes), 3.6 * len(levels))
+    fig, axes = plt.subplots(len(levels), len(outcomes), figsize=size, squeeze=False)
+    for ax in axes.flat:
+        ax.set_axis_off()
+    for item in items:
+        ax = axes[levels.index(item["level"]), outcomes.index(item["outcome"])]
+        ax.imshow(item["image"])
+        asked = " ".join(filter(None, [item["hint"], item["question"]]))
+        title = f"{item['level']}, {_FORMATS[item['format']]}: {item['outcome']}"
+        ax.set_title(f"{title}\n{fill(shorten(asked, 3 * width, placeholder=' ...'), width)}", fontsize=7, parse_math=False)
+        said = f"said: {item['answer']}\n(true: {item['truth']}; trap: {item['trap']})"
+        said = "\n".join(fill(shorten(line, 2 * width, placeholder=" ..."), width) for line in said.split("\n"))
+        colour = _OUTCOME_COLOURS[item["outcome"]]
+        ax.text(0.5, -0.03, said, transform=ax.transAxes, ha="center", va="top", fontsize=7, color=colour, parse_math=False)
+    return fig
+
+
+_ITEM = ("image", "question", "hint", "answer", "truth", "trap", "level", "format", "outcome")
+_OUTCOME_COLOURS = {"vision": BLUE, "bias": RED, "other": GREY}
 _HOLLOW = "Dsv^<>ph*Xd8"
 _LEVELS = {"L1": "o", "L2": "^", "L3": "s"}
 

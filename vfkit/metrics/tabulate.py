@@ -103,6 +103,16 @@ def difference(numerator: str, denominator: str, other: str, other_denominator: 
     return _estimate(stats.difference, numerator, denominator, other, other_denominator)
 
 
+def share(function: Callable, *names: str) -> Column:
+    """A function, in [0, 1], of the sums of several columns; the last is what makes a row count."""
+
+    def of(*columns) -> pd.DataFrame:
+        *values, clusters, groups = columns
+        return stats.of_sums(values, function, clusters, groups, kind="rate")
+
+    return _estimate(of, *names)
+
+
 def correlation(x: str, y: str, ranked: bool = True) -> Column:
     """Spearman's (ranks taken once, within the group) or Pearson's correlation over rows."""
     return _estimate(partial(stats.correlation, ranked=ranked), x, y)

@@ -72,7 +72,7 @@ def self_check(name: str, device: str | None = None, dtype: str | None = None, n
     perturbed = [
         (sample, one.images, one.family)
         for (sample, image), base in zip(asked, read, strict=True)
-        for one in suite.instances(sample, base.prediction(), (image,))
+        for one in suite.instances(sample, base.prediction() or 0, (image,))
         if one.applicable
     ]
     others = _good(vlm.read_many([(sample, images) for sample, images, _ in perturbed], probes=True))

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -66,6 +66,7 @@ class _Digester:
             if target in texts or self.is_out(module, name):
                 continue
             source = self.module(module)
+            assert source, f"{module} was found before"
             reader = _Statement(self, source, self.chosen.get(f"{module}.{name}"))
             texts[target] = "\n".join(reader.text(statement) for statement in source.statements[name])
             waiting += reader.targets
@@ -145,7 +146,7 @@ class _Statement:
             return self.text(value)
         return "" if value is None else repr(value)
 
-    def scope(self, node: ast.AST) -> str:
+    def scope(self, node: Any) -> str:
         """A function or comprehension: names that it binds are its own."""
         before = ""
         if not isinstance(node, COMPREHENSIONS):  # defaults and decorators belong to what is around
@@ -246,7 +247,7 @@ def _names(node: ast.AST) -> set[str]:
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
-def _imported(statement: ast.stmt, package: str) -> dict[str, str]:
+def _imported(statement: ast.Import | ast.ImportFrom, package: str) -> dict[str, str]:
     """name -> dotted path of what an import statement binds."""
     if isinstance(statement, ast.Import):
         return {a.asname or a.name.split(".")[0]: a.name if a.asname else a.name.split(".")[0] for a in statement.names}
@@ -283,7 +284,7 @@ def _without_words(error: ast.expr | None) -> ast.expr | None:
     return error.func if isinstance(error, ast.Call) else error
 
 
-def _bound(node: ast.AST) -> tuple[set[str], dict[str, str]]:
+def _bound(node: Any) -> tuple[set[str], dict[str, str]]:
     """Names that a function or comprehension binds itself, and what its own imports mean."""
     bound: set[str] = set()
     imports: dict[str, str] = {}

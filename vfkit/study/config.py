@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, f
 
 from vfkit.datasets import TABLES, SampleList, load_dataset, resolve
 from vfkit.datasets.base import unknown
-from vfkit.readout.rules import RULES
+from vfkit.readout.rules import Rule
 
 # These change how a run is done and where it is kept, not what it records. The data's place is among them because
 # the dataset's fingerprint, which covers the content of every image, stands in the key for it.
@@ -45,7 +45,7 @@ class StudyConfig(BaseModel):
     study: str = Field("perturbation", min_length=1, description="first part of the run folder's path")
     families: tuple[str, ...] | None = Field(None, description="perturbation families; None takes all natural ones")
     family_params: dict[str, Any] | None = Field(None, description="changes to the families' parameters")
-    rule: Literal[RULES] = Field("paper", description="scoring rule of predictions and margins")
+    rule: Rule = Field("paper", description="scoring rule of predictions and margins")
     probes: bool = Field(False, description="what moves inside as well as the scores: about twice the time")
     controls: int = Field(2, ge=0, description="with probes: other images that each sample's question is asked about")
     max_new_tokens: PositiveInt = Field(

@@ -36,8 +36,8 @@ class Job:
     def chunks(self) -> Iterator["Job"]:
         """Jobs of at most `config.chunk` samples, all questions on one image among them where they fit."""
         for samples in chunks(self.samples, self.config.chunk):
-            controls, kept = ({s.id: of[s.id] for s in samples if s.id in of} for of in (self.controls, self.kept))
-            yield replace(self, samples=samples, controls=controls, kept=kept)
+            own: list[Any] = [{s.id: of[s.id] for s in samples if s.id in of} for of in (self.controls, self.kept)]
+            yield replace(self, samples=samples, controls=own[0], kept=own[1])
 
 
 def control_samples(samples: Sequence[Sample], k: int) -> dict[str, list[Sample]]:
@@ -48,7 +48,7 @@ def control_samples(samples: Sequence[Sample], k: int) -> dict[str, list[Sample]
     alike: dict[int, list[list[Sample]]] = {}
     for group in by_image(samples):
         alike.setdefault(len(group[0].images), []).append(group)
-    chosen = {}
+    chosen: dict[str, list[Sample]] = {}
     for groups in alike.values():
         n = min(len(groups) - 1, 4 * k)
         around = [group[0] for group in groups + groups[:n]]

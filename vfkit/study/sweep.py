@@ -73,13 +73,15 @@ def run_sweep(
 
         every(list(todo), lambda model: check(model, config.device, config.dtype))
     named = dict(zip(table.source, table.model, strict=True))
-    done = {}
+    done: dict[tuple[str, str], Run] = {}
     for (dataset, model), config in configs.items():
         print(f"{named[model]} on {dataset}:", end=" ", flush=True)
-        run = runs[dataset, model]
-        if run is None or dataset in samples:
+        finished = runs[dataset, model]
+        if finished is None or dataset in samples:
             run = do(config, suite, samples[dataset], progress)
             _release()
+        else:
+            run = finished
         n = run.manifest["samples"]
         if n["done"] == n["failed"]:
             where = run.folder / "errors"

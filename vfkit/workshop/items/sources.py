@@ -15,8 +15,8 @@ SOURCES = ("vlind", "weird")
 def write_seeds(source: str, path: str | Path, out: str | Path) -> tuple[int, list[RowError]]:
     """Write what `generate` reads: one line a pair of images, which are copied to `images/` beside the file.
 
-    Of VLind-Bench the annotation is the statement true of each image; WEIRD says only what kind of common sense its
-    image breaks, and its pairs are those of `pair_id`.
+    Of VLind-Bench the annotation is the statement true of each image; of WEIRD its caption, or
+    else what kind of common sense its image breaks; its pairs are those of `pair_id`.
 
     Args:
         source: `vlind` or `weird`.
@@ -67,7 +67,11 @@ def _vlind(path: Path) -> tuple[list[Pair], list[RowError]]:
 def _weird(path: Path) -> tuple[list[Pair], list[RowError]]:
     pictures, errors = weird.read(path)
     pairs, alone = weird.pairs(pictures)
-    return [
-        (odd.id, odd.image, usual.image, ": ".join(filter(None, (odd.group, odd.subgroup))) or "odd", odd.category)
-        for odd, usual in pairs
-    ], [*errors, *alone]
+    return [(odd.id, odd.image, usual.image, odd.caption or _kind(odd), odd.category) for odd, usual in pairs], [
+        *errors,
+        *alone,
+    ]
+
+
+def _kind(picture: weird.Picture) -> str:
+    return ": ".join(filter(None, (picture.group, picture.subgroup))) or "against common sense"

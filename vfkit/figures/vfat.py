@@ -208,11 +208,13 @@ def plot_vfat_gallery(items: list[dict], width: int = 34) -> Figure:
         ax.imshow(item["image"])
         asked = " ".join(filter(None, [item["hint"], item["question"]]))
         title = f"{item['level']}, {_FORMATS[item['format']]}: {item['outcome']}"
-        ax.set_title(f"{title}\n{fill(shorten(asked, 3 * width, placeholder=' ...'), width)}", fontsize=7, parse_math=False)
+        asked = fill(shorten(asked, 3 * width, placeholder=" ..."), width)
+        ax.set_title(f"{title}\n{asked}", fontsize=7, parse_math=False)
         said = f"said: {item['answer']}\n(true: {item['truth']}; trap: {item['trap']})"
         said = "\n".join(fill(shorten(line, 2 * width, placeholder=" ..."), width) for line in said.split("\n"))
         colour = _OUTCOME_COLOURS[item["outcome"]]
-        ax.text(0.5, -0.03, said, transform=ax.transAxes, ha="center", va="top", fontsize=7, color=colour, parse_math=False)
+        style = dict(ha="center", va="top", fontsize=7, color=colour, parse_math=False)
+        ax.text(0.5, -0.03, said, transform=ax.transAxes, **style)
     return fig
 
 

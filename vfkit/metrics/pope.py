@@ -241,8 +241,11 @@ def pope_rows(records: pd.DataFrame, samples: pd.DataFrame | None, fill: str = F
 
 
 def require_fill(records: pd.DataFrame, fill: str) -> None:
-    need(records, "records", "family", "instance")
-    blanks = records["instance"][records["family"] == "blank"].str.removeprefix("blank_").unique()
+    if "fill" in records:  # of `pope_answers`
+        blanks = records["fill"].dropna().unique()
+    else:
+        need(records, "records", "family", "instance")
+        blanks = records["instance"][records["family"] == "blank"].str.removeprefix("blank_").unique()
     if fill not in blanks:
         there = f"there are {', '.join(sorted(blanks))}" if len(blanks) else "there is none"
         raise ValueError(f"no blank {fill!r} among the records, {there}: a study's family `blank` takes it as a fill")

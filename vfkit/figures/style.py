@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import fill
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -23,7 +23,7 @@ _HOLLOW = "Dsv^"  # one marker per published source
 PALETTE = (BLUE, ORANGE, GREEN, PINK, SKY, RED)
 MARKERS = "osD^vP"  # colours are told apart by shape too
 
-_RC = sns.axes_style("whitegrid") | {
+_RC: dict[Any, Any] = sns.axes_style("whitegrid") | {
     "axes.edgecolor": INK,
     "axes.labelsize": 9,
     "axes.prop_cycle": plt.cycler(color=PALETTE),

@@ -283,7 +283,11 @@ def _against(table: pd.DataFrame, per: pd.DataFrame, name: str, control: pd.Data
             without = function(
                 *(total - part[:, contributing] for total, part in zip(whole, (ours, theirs), strict=True))
             )
-            ends = intervals.interval(value, without, "mean") if enough else (np.nan, np.nan)
+            ends = (np.nan, np.nan)
+            if enough and function is _percent and min(value, *without) > 0:  # a quotient of positive means: its log
+                ends = tuple(np.exp(intervals.interval(np.log(value), np.log(without), "mean")))
+            elif enough:
+                ends = intervals.interval(value, without, "mean")
             row |= dict(zip((column, f"{column}_low", f"{column}_high"), (value, *ends), strict=True))
         rows.append(row)
     columns = [f"{kind}_{name}{end}" for kind in ("d", "percent") for end in ("", "_low", "_high")]

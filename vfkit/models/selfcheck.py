@@ -22,6 +22,7 @@ from vfkit.readout.verify import TOLERANCE, VerifyError, compare, exact_differen
 from vfkit.sample import Sample
 
 SIZE = (640, 480)
+FAMILIES = ("identity", "scale", "rotation", "text_overlay")  # as many kinds of images as the whole suite makes
 COLOURS = ("red", "green", "blue", "yellow")
 
 
@@ -151,11 +152,10 @@ def _say_cost(found: SelfCheck, vlm: VLM, n_read: int, seconds: float, instances
     )
 
 
-def _say_noise(
-    found: SelfCheck, read: list[Readout], others: list[Readout], families: list[str], instances: int
-) -> None:
+def _say_noise(found: SelfCheck, read: list[Readout], others: list[Readout], families: list[str]) -> None:
     """The same pixels read again, in another place of a batch."""
-    twins = [(read[i // instances], other) for i, other in enumerate(others) if families[i] == "identity"]
+    again = [other for other, family in zip(others, families, strict=True) if family == "identity"]
+    twins = list(zip(read, again, strict=True))
     worst = max(max(compare(one, other).values()) for one, other in twins)
     found.lines.append(f"noise floor (identity): numbers move by up to {worst:.2g} when the same pixels are read again")
     if any(one.prediction() != other.prediction() for one, other in twins):

@@ -69,17 +69,18 @@ def self_check(name: str, device: str | None = None, dtype: str | None = None, n
     vlm.read_many(requests[:1])  # the first call pays for what later ones find ready
     start = time.monotonic()
     read = _good(vlm.read_many(requests, probes=True))
-    suite = natural_suite()
     perturbed = [
         (sample, one.images, one.family)
         for (sample, image), base in zip(asked, read, strict=True)
-        for one in suite.instances(sample, base.prediction() or 0, (image,))
-        if one.applicable
+        for one in natural_suite(FAMILIES).instances(sample, base.prediction() or 0, (image,))
     ]
     others = _good(vlm.read_many([(sample, images) for sample, images, _ in perturbed], probes=True))
+    seconds = time.monotonic() - start
+    sample, image = asked[0]
+    instances = len(natural_suite().instances(sample, read[0].prediction() or 0, (image,)))
     _say_answers(found, asked, read, others)
-    _say_cost(found, vlm, len(read) + len(others), time.monotonic() - start, len(perturbed) // len(asked), n)
-    _say_noise(found, read, others, [family for _, _, family in perturbed], len(perturbed) // len(asked))
+    _say_cost(found, vlm, len(read) + len(others), seconds, instances, n)
+    _say_noise(found, read, others, [family for _, _, family in perturbed])
     _say_agreement(found, vlm, requests[:1], read[:1])
     return found
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from vfkit.datasets.base import DatasetUnavailable, RowError, Rows, SampleList, distinct, fingerprint, select
+from vfkit.datasets.base import DatasetUnavailable, RowError, Rows, SampleList, distinct, fingerprint, seen, select
 from vfkit.names import unknown
 from vfkit.sample import Sample
 
@@ -87,6 +87,7 @@ def load_dataset(
             chosen.append(rows.finish(sample))
         except ValueError as error:
             errors.append(RowError(sample.id, str(error)))
+    chosen = seen(chosen)
     return SampleList(chosen, name, fingerprint(chosen, errors), errors)
 
 

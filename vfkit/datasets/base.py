@@ -5,7 +5,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -16,6 +16,9 @@ from vfkit.fingerprint import fingerprint_file
 from vfkit.images import ImageError, content_hash, load_image
 from vfkit.names import unknown  # noqa: F401 - what else imports it from here may go on
 from vfkit.sample import Sample
+
+UNREADABLE = "unreadable"
+"""The digest of an image that cannot be read, which becomes an error row."""
 
 
 class DatasetUnavailable(RuntimeError):
@@ -140,7 +143,7 @@ def digest(source: Any, file_digest: Callable[[str], str]) -> str:
         try:
             source = source()
         except (OSError, ValueError):
-            return "unreadable"  # becomes an error row
+            return UNREADABLE  # becomes an error row
     if isinstance(source, str | os.PathLike):
         return file_digest(os.fspath(source))
     if isinstance(source, bytes | bytearray | memoryview):
@@ -149,12 +152,48 @@ def digest(source: Any, file_digest: Callable[[str], str]) -> str:
         try:
             return content_hash(load_image(source))
         except ImageError:
-            return "unreadable"  # becomes an error row
+            return UNREADABLE  # becomes an error row
     return type(source).__name__  # nothing the image door opens: becomes an error row
 
 
+class ImageFile(str):
+    """The path of an image whose content is known, as `digest`; to call it is to read its bytes.
+
+    Raises:
+        ValueError: on reading, the file no longer holds the content seen.
+        OSError: on reading, it is gone.
+    """
+
+    digest: str
+
+    def __new__(cls, path: str, digest: str = "") -> "ImageFile":
+        file = super().__new__(cls, path)
+        file.digest = digest
+        return file
+
+    def __call__(self) -> bytes:
+        with open(self, "rb") as file:
+            content = file.read()
+        if hashlib.sha256(content).hexdigest() != self.digest:
+            raise ValueError("the file has changed since the data set was read: another image stands there")
+        return content
+
+
+def seen(samples: Iterable[Sample]) -> list[Sample]:
+    """The samples with the files of their images as they are now: opening one that has changed since is an error."""
+    file_digest = cache(_file_digest)  # several questions may share an image
+
+    def look(source: Any) -> Any:
+        if not isinstance(source, str | os.PathLike):
+            return source
+        known = file_digest(os.fspath(source))
+        return source if known == UNREADABLE else ImageFile(os.fspath(source), known)
+
+    return [replace(sample, images=tuple(map(look, sample.images))) for sample in samples]
+
+
 def image_identity(sample: Sample) -> tuple[str, ...]:
-    """What tells a sample's images from others': the path of each, else its content. Names in `meta` do not count."""
+    """What tells a sample's images from others': the content of each, or its path. Names in `meta` do not count."""
     return tuple(digest(source, os.path.abspath) for source in sample.images)
 
 
@@ -162,4 +201,4 @@ def _file_digest(path: str) -> str:
     try:
         return fingerprint_file(path)
     except OSError:
-        return "unreadable"  # becomes an error row; its key differs once the file is there
+        return UNREADABLE  # becomes an error row; its key differs once the file is there

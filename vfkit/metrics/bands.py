@@ -48,7 +48,9 @@ def band_test(
     noise = noise[noise.scaling == scaling]
     noise = noise.assign(low=noise.family == "noise_low", event=noise.flip)
     moved = noise.groupby("eps").flip.any()
-    parts = [("noise", {}, noise[noise.eps.isin(moved.index[moved])] if moved.any() else noise)]
+    parts: list[tuple[str, dict[str, float], pd.DataFrame]] = [
+        ("noise", {}, noise[noise.eps.isin(moved.index[moved])] if moved.any() else noise)
+    ]
     if attacked is not None:
         rows = attack_rows(attacked, rule)
         rows = rows[~rows.noise & rows.family.isin(["pgd_low", "pgd_high"])]

@@ -12,6 +12,7 @@ Every finding of the kit draws on these and on nothing else:
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -100,7 +101,7 @@ def contrast(
 
 def of_images(events, trials, other_events, other_trials, bound: float = 0.0) -> dict:
     """As `contrast`, from the counts of each image on either side; `samples` are images here."""
-    columns = [np.asarray(column, dtype=float) for column in (events, trials, other_events, other_trials)]
+    columns: list[Any] = [np.asarray(column, dtype=float) for column in (events, trials, other_events, other_trials)]
     image = np.arange(len(columns[0]))
     found = stats.difference(*columns, image).iloc[0] if len(image) else {}
     a, n, b, m = columns

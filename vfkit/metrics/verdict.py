@@ -29,7 +29,7 @@ CRITERIA = {
     "prior_no": "of the hallucinations, the share to which the blank image says Yes, too, is below one half",
     "fall": "of all questions whose truth is No, fewer are answered Yes on perturbed than on base images: base minus "
     "perturbed false-positive rate is above 0",
-    "unchanged": f"the false-positive rates of base and perturbed images differ by less than {ALIKE:.0%} of their mean, "
+    "unchanged": f"false-positive rates of base and perturbed images differ by less than {ALIKE:.0%} of their mean, "
     f"although answers change on {rules.EVENTFUL} images or more",
     "hits_fall": "at the margins of hallucinations, truths are lost as well: Yes -> No minus No -> Yes, as a share of "
     "the instances whose truth is Yes, is above 0",
@@ -73,9 +73,8 @@ def verdict_table(
         tests.loc["prior", ends] = stats.rate(wrong.m_blank > 0, one, wrong.image).iloc[0][ends].to_numpy()
     tests = pd.concat([tests, tests.loc[["fall"]].set_axis(["unchanged"])])
     held = tests.apply(lambda row: {1: "yes", -1: "no", 0: "undecided"}[rules.side(row)], axis=1)
-    held["unchanged"] = (
-        "yes" if tests.alike["unchanged"] and tests.eventful["unchanged"] >= rules.EVENTFUL else "undecided"
-    )
+    moved = false.image[false.said != false.says].nunique()
+    held["unchanged"] = "yes" if tests.alike["unchanged"] and moved >= rules.EVENTFUL else "undecided"
     flipped = {"yes": "no", "no": "yes", "undecided": "undecided"}
     ignored = "yes" if near.near_rate_low > IGNORED else "no" if near.near_rate_high < IGNORED else "undecided"
     counts = {"prior": wrong, "fall": false, "unchanged": false, "hits_fall": true, "fragile": matched}
@@ -165,8 +164,8 @@ def verdict_words(table: pd.DataFrame, min_gap: float = MIN_GAP) -> str:
         "fall": f"whether they become fewer on balance (base minus perturbed false-positive rate {of['fall']})",
         "fragile": f"whether they are lost more than hits of the same margins (difference {of['fragile']})",
     }
-    missing = [text for name, text in missing.items() if holds[name] == "undecided"]
-    return f"undecided. Of {n}, it is not settled {'; nor '.join(missing)}."
+    open_ones = [text for name, text in missing.items() if holds[name] == "undecided"]
+    return f"undecided. Of {n}, it is not settled {'; nor '.join(open_ones)}."
 
 
 def _against(events, trials, other, rows: pd.DataFrame, bound: float = 0.0) -> dict:

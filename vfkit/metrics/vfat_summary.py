@@ -8,6 +8,7 @@ from vfkit.metrics.vfat import ALL, ANSWER, vfat_scores
 from vfkit.metrics.vfat_compare import vfat_differences, vfat_interaction, vfat_pressure, vfat_transitions
 
 BASELINE = "L0"  # the neutral prompt on the ordinary image; VF pools three levels, not this one
+HELD = {"kept: vision": "truth stayed truth", "kept: bias": "trap stayed trap", "kept: other": "neither stayed"}
 PROBES = {"mcq": "ctx_mcq", "oe": "ctx_open"}  # each format's state is that of its own prompt
 
 
@@ -107,8 +108,8 @@ def _against(first: pd.DataFrame, second: pd.DataFrame) -> list[str]:
         return [f"On the questions both answered, no level tells the VRS of {names[0]} and {names[1]} apart."]
     said = ", ".join(f"{row['level']} {rules.shown(row, 'delta', 1, 2, '', signed=True)}" for row in apart)
     rest = len(table) - len(apart)
-    rest = f"; undecided at {rest} other level{'s' * (rest > 1)}" if rest else ""
-    return [f"On the questions both answered, the VRS of {names[0]} minus that of {names[1]} is {said}{rest}."]
+    others = f"; undecided at {rest} other level{'s' * (rest > 1)}" if rest else ""
+    return [f"On the questions both answered, the VRS of {names[0]} minus that of {names[1]} is {said}{others}."]
 
 
 def _together(row: pd.Series) -> str:
@@ -129,14 +130,16 @@ def _inside(model: str, drift: pd.DataFrame) -> list[str]:
     for family, part in drift.groupby("family", sort=False):
         form = family.split()[0]
         part = part[part["probe"] == PROBES.get(form, "ctx_open")].set_index("answer")
-        if "kept" not in part.index:
-            continue
-        kept = part.loc["kept"]
-        if kept["samples"] and kept["percent_same_question"] == kept["percent_same_question"]:
+        held = [name for name in HELD if name in part.index and part.loc[name, "samples"]]
+        moved = [
+            f"{part.loc[name, 'percent_same_question']:.0f} % where {HELD[name]} (n = {part.loc[name, 'samples']:,})"
+            for name in held
+            if part.loc[name, "percent_same_question"] == part.loc[name, "percent_same_question"]
+        ]
+        if moved:
             lines.append(
-                f"Inside {model} ({family}, {kept['samples']:,} items with the same outcome before and after), the "
-                f"sentence moves the state `{kept['probe']}` {kept['percent_same_question']:.0f} % as far as another "
-                "image does."
+                f"Inside {model} ({family}), the sentence moves `{part['probe'].iloc[0]}`, in per cent of how "
+                f"far another image moves it: {', '.join(moved)}."
             )
     return lines
 

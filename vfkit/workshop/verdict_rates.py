@@ -8,6 +8,7 @@ puts the table into METHODS.
 import argparse
 import json
 import warnings
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -79,7 +80,9 @@ def yes_no(question: str, image: str, truth: bool, base: float, blank: float, pe
     for family, instance, margin in readings:
         scores = np.array([margin / 2, -margin / 2])
         own, against = margins(scores, int(base < 0))
-        row = dict(sample_id=question, image_id=image, category="adversarial", family=family, instance=instance)
+        row: dict[str, Any] = dict(
+            sample_id=question, image_id=image, category="adversarial", family=family, instance=instance
+        )
         row |= dict(params="{}", applicable=True, answer=int(not truth), n_options=2, tied=False, margin=own)
         best = int(base < 0)
         rows.append(row | dict(base_margin=against, base_prediction=best, prediction=predict(scores)[0]))
@@ -148,7 +151,7 @@ def vfat_answers(rng, items: int, sees: dict[str, float], model: str) -> pd.Data
         pool = np.sort(rng.beta(2 * share, 2 * (1 - share), 2000))
         for i, see in enumerate(rng.random(items) < pool[(ranks * len(pool)).astype(int)]):
             outcome = "vision" if see else ("bias" if rng.random() < 0.7 else "other")
-            about = dict(
+            about: dict[str, Any] = dict(
                 sample_id=f"{i}-{level}", item=str(i), image_id=f"{i}-{level}", category="Physical", level=level
             )
             about |= dict(

@@ -56,9 +56,11 @@ def test_05_holds_two_models_against_each_other(tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     (results,) = (tmp_path / "out" / "vfat" / "results").iterdir()
     for name in ("table_1", "table_2", "differences", "pressure", "transitions", "readings", "categories", "drift"):
-        assert (results / f"{name}.csv").stat().st_size and (results / f"{name}.tex").stat().st_size
+        saved = results / "tables" / name
+        assert saved.with_suffix(".csv").stat().st_size and saved.with_suffix(".tex").stat().st_size
     for name in ("figure_2_radar", "figure_4_vrs", "figure_5_outcomes", "figure_5_pairs", "categories", "inside"):
-        assert (results / f"{name}.png").stat().st_size and (results / f"{name}.pdf").stat().st_size
+        saved = results / "figures" / name
+        assert saved.with_suffix(".png").stat().st_size and saved.with_suffix(".pdf").stat().st_size
     assert "differs at no level measurably" in _printed(tmp_path)  # the same model twice
 
 

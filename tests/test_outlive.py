@@ -439,11 +439,10 @@ STORED = Path(__file__).parent / "data" / "stored"
 
 
 def test_runs_from_before_open_and_draw():
-    """Stored runs, made before records had `flip` and the key was one of meaning, and the tables of that time."""
+    """Stored runs, made before records had `flip` and the key was one of meaning; `test_stored` holds their tables."""
     sweep = open_runs(STORED)
     assert len(sweep.runs) >= 7 and sweep.table().finished.all() and (sweep.table().params > 0).all()
     assert sweep.models.series.str.startswith("mini ").all()
-    tables = 0
     for one in sweep.runs.values():
         rows = one.records()
         assert "identity" not in one.manifest and one.config.model.startswith("mini_")
@@ -451,19 +450,7 @@ def test_runs_from_before_open_and_draw():
         options = one.samples().set_index("sample_id").options
         assert rows.prediction_text[0] == options[rows.sample_id[0]][rows.prediction[0]]
         assert list(one.controls()) and one.errors().empty
-        path = one.folder / "tables" / "flips.csv"
-        if path.exists():
-            before = pd.read_csv(path).set_index("family")
-            now = one.table("flips").set_index("family")
-            kept = before.index.intersection(now.index)
-            assert len(kept) > 5
-            pd.testing.assert_frame_equal(
-                now.loc[kept, ["instances", "IFR", "samples", "IV"]],
-                before.loc[kept, ["instances", "IFR", "samples", "IV"]],
-                check_dtype=False,
-            )
-            tables += 1
-    assert tables
+        assert len(one.table("accuracy"))
     assert len(vfkit.compare_runs(*list(sweep.runs.values())[:2]).made)
 
 

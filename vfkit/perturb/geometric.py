@@ -1,10 +1,11 @@
 """Geometric perturbations (HI A.6): pure functions from one RGB `PIL.Image` to a new one."""
 
+import io
 import math
 
 from PIL import Image, ImageChops
 
-from vfkit.images import load_image, to_png
+from vfkit.images import load_image
 
 
 class NotApplicable(ValueError):
@@ -12,8 +13,10 @@ class NotApplicable(ValueError):
 
 
 def identity(image: Image.Image) -> Image.Image:
-    """The same pixels through a lossless encode and decode: what the pipeline alone does to an answer."""
-    return load_image(to_png(image))
+    """The same pixels through a lossless encode and decode (BMP): what the pipeline alone does to an answer."""
+    file = io.BytesIO()
+    image.save(file, "BMP")
+    return load_image(file.getvalue(), shrink=False)
 
 
 def translate(image: Image.Image, n: int) -> Image.Image:

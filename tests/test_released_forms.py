@@ -293,6 +293,25 @@ def test_vlind_by_item_takes_the_best_image_and_never_a_white_pixel(tmp_path):
     )  # two images an item, whatever their numbers
 
 
+def test_vlind_by_image_without_votes_takes_its_only_counterfactual_image(tmp_path):
+    """As the hub's mirror has it: every field a text, two rows an item, no votes."""
+    names = "global_id context_id context true_statement false_statement concept factual_context image_type".split()
+    names += ["existent_noun", "non_existent_noun", "best_img_id", "prompt"]
+    schema = pa.schema({name: pa.string() for name in names} | {"image": IMAGE})
+    rows = []
+    for id in (1, 2, 3):
+        shared = {name: str(value) for name, value in vlind_row(id).items() if name in names}
+        kinds = ("counterfactual", "factual") if id != 3 else ("counterfactual",)
+        rows += [
+            shared
+            | {"image_type": kind, "image": cell(picture(10 * id + k), f"{7 * id}_{kind}.png"), "best_img_id": "4"}
+            for k, kind in enumerate(kinds)
+        ]
+    found, errors, said = load("vlind", path=parquet(tmp_path / "train-00000-of-00001.parquet", rows, schema))
+    assert len(found) == 12 and "no votes" in said and list(errors) == ["3"] and "factual image 0" in errors["3"]
+    assert shows(found["2/L1/oe"], 20) and shows(found["2/L2/oe"], 21)
+
+
 def test_vlind_by_item_wrong_in_ten_ways(tmp_path):
     bad = {
         1: (dict(good_img_ids=[], best_img_id=None), "called good"),
@@ -689,7 +708,10 @@ def test_a_study_of_own_questions_runs_to_its_tables(tmp_path):
     assert sorted(run.records().sample_id.unique()) == sorted(
         f"photos/{name}" for name in ("one", "two", "three", "four")
     )
-    assert len(run.table("flips")) and run.errors().empty and "photos" in str(run.folder)
+    assert len(run.table("flips")) and run.errors().empty
+    assert run.folder.parent.name == run.config.dataset == "photos" and run.config.dataset_path == str(file)
+    again = config.model_copy(update={"dataset": "photos", "dataset_path": str(file)})
+    assert vfkit.run_study(again, progress=False).folder == run.folder
 
 
 # --- answers that read two ways ---------------------------------------------------------------------------------------

@@ -149,6 +149,29 @@ def test_the_commands_of_the_readme_exist():
         assert (ROOT / path).is_file(), path
 
 
+def test_the_readme_names_the_files_that_are_the_method_and_how_long_they_are():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[`(.+?)`\]\((.+?)\) \| (\d+) \|", readme, re.M)
+    assert 10 <= len(rows) <= 15
+    for name, link, stated in rows:
+        lines = len((ROOT / link).read_text(encoding="utf-8").splitlines())
+        assert link == f"vfkit/{name}" and abs(lines - int(stated)) <= 0.15 * lines, f"{link} has {lines} lines"
+    (total,) = re.findall(r"^\| together \| (\d+) \|", readme, re.M)
+    assert int(total) == sum(int(stated) for _, _, stated in rows)
+
+
+def test_links_and_layout_of_the_readme_name_what_is_there():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    headings = {
+        re.sub(r"[^a-z0-9 -]", "", line.lower()).replace(" ", "-") for line in re.findall(r"^#+ (.+)$", readme, re.M)
+    }
+    for target in re.findall(r"\]\(([^)\s]+)\)", readme):
+        assert target.removeprefix("#") in headings if target.startswith("#") else (ROOT / target).exists(), target
+    layout = set(re.findall(r"\bvfkit/(\w+)/ ", readme))
+    rooms = {path.parent.name for path in (ROOT / "vfkit").glob("*/__init__.py")}
+    assert layout == rooms, "the README's layout lists every folder of vfkit"
+
+
 def test_continuous_integration_runs_the_readmes_test_command():
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -22,6 +23,7 @@ from vfkit.datasets.vfat_items import Item, gap, item_samples
 from vfkit.models import registry
 from vfkit.workshop.items import generate, review
 from vfkit.workshop.items.__main__ import main
+from vfkit.workshop.items.collection import composition
 
 ASKED = dict(atypical="odd.png", ordinary="usual.png", question="What colour is it?", truth="blue", trap="yellow")
 ITEM = Item(id="banana", category="Physical", distractors=("red", "green"), aliases=("bluish",), **ASKED)
@@ -583,3 +585,96 @@ def test_items_by_rule_are_written_as_a_v_fat_file(release, capsys):
     assert len(written) == 30 and not written.errors
     for sample in written:
         assert sample.options == ours[sample.id].options and sample.meta == ours[sample.id].meta
+
+
+# --- from sources to a data set ---------------------------------------------------------------------------------------
+
+
+def weird_release(folder):
+    """Two pairs by `pair_id`, and an image without a partner."""
+    rows = [
+        {"id": str(i), "path": f"images/{i}", "class": "weird" if i % 2 == 0 else "normal", "pair_id": i // 2,
+         "commonsense_violation_group": "Animal Behavior", "commonsense_violation_subgroup": "hunting"}
+        for i in range(5)
+    ]  # fmt: skip
+    for i in range(5):
+        jpg(folder / "images" / f"{i}.jpg", (40 * i, 0, 0))
+    jsonl(folder / "dataset.jsonl", rows)
+    return folder
+
+
+@pytest.mark.parametrize("release", ["data/images"], indirect=True)
+def test_the_whole_way_from_sources_to_a_data_set(release, workshop, tmp_path, capsys):
+    """Seeds, generation, critic, sheet, merge and composition, with a scripted stand-in for the language models."""
+    server, folder = workshop
+    main(["vlind", str(release), str(tmp_path / "rule" / "vfat.jsonl")])
+    main(["seeds", "weird", str(weird_release(tmp_path / "weird")), str(tmp_path / "seeds" / "weird.jsonl")])
+    said = capsys.readouterr().out
+    assert "2 seeds" in said and "left out: 4: pair 2 holds 1 odd and 0 ordinary images of 1" in said
+    main(["seeds", "vlind", str(release), str(tmp_path / "seeds" / "vlind.jsonl")])
+    assert "5 seeds" in (said := capsys.readouterr().out) and "left out: 5: its counterfactual image 8" in said
+    seeds = [json.loads(line) for line in (tmp_path / "seeds" / "weird.jsonl").read_text().splitlines()]
+    assert seeds[0]["id"] == "weird-0" and seeds[0]["annotation"] == "Animal Behavior: hunting"
+    shown = [int(np.asarray(Image.open(tmp_path / "seeds" / seed["atypical"]))[0, 0, 0]) for seed in seeds]
+    assert shown == pytest.approx([0, 80], abs=3) and seeds[0]["category"] == "Biological"
+    models = ["--generator", "toy_generator", "--critic", "toy_critic"]
+    main(["generate", str(tmp_path / "seeds" / "weird.jsonl"), str(tmp_path / "work"), *models])
+    assert "2 candidates, 0 rejected" in capsys.readouterr().out
+    with pytest.raises(FileExistsError):
+        main(["seeds", "weird", str(tmp_path / "weird"), str(tmp_path / "seeds" / "weird.jsonl")])
+    main(["review", str(tmp_path / "work")])
+    rows = sheet_of(tmp_path)
+    decided(tmp_path, [row | {"decision": "accept"} for row in rows])
+    main(["accept", str(tmp_path / "work"), str(tmp_path / "made" / "vfat.jsonl")])
+    capsys.readouterr()
+    files = [str(tmp_path / name / "vfat.jsonl") for name in ("rule", "made")]
+    main(["merge", str(tmp_path / "all" / "vfat.jsonl"), *files])
+    said = capsys.readouterr().out
+    assert "42 samples" in said and "4026" in said and "790" in said
+    (tmp_path / "all").rename(tmp_path / "elsewhere")
+    samples = vfkit.load_dataset("vfat", path=tmp_path / "elsewhere")
+    assert len(samples) == 42 and not samples.errors
+    assert {s.id: s.options for s in samples} == {
+        s.id: s.options for file in files for s in vfkit.load_dataset("vfat", path=file)
+    }
+    table = composition(samples).set_index("count")
+    assert table.ours["instances_total"] == 42 and table.ours["image_groups"] == 7
+    assert table.ours["Physical"] == 6 * sum(s.category == "Physical" and s.id.endswith("L1/oe") for s in samples)
+    assert table.ours[["Environment", "Social"]].tolist() == [0, 0] and pd.isna(table.ours["models"])
+    counts = dict(Environment=882, Physical=354, Social=318, Temporal=195, Biological=186, Functional=36)
+    counts |= dict(instances_total=4026, instances_total_intro=4020, image_groups=790, source_samples_approx=800)
+    counts |= dict(subcategories=181, models=12, instances_per_source_item=6)
+    assert table.published.to_dict() == counts and len(counts) == 13
+
+
+def test_files_that_share_an_item_are_not_merged(tmp_path):
+    jpg(tmp_path / "i.jpg")
+    for name in ("a", "b"):
+        jsonl(tmp_path / f"{name}.jsonl", [ROW, ROW | {"id": name}])
+    with pytest.raises(ValueError, match=r"same id: 'b' of .*a.jsonl and .*b.jsonl"):
+        main(["merge", str(tmp_path / "c.jsonl"), str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")])
+    assert not (tmp_path / "c.jsonl").exists()
+
+
+def test_categories_of_others_are_counted_apart(tmp_path):
+    jpg(tmp_path / "i.jpg")
+    file = jsonl(tmp_path / "a.jsonl", [ROW | {"category": "Logos"}, ROW | {"id": "c", "level": "L0"}])
+    table = composition(vfat.load(file).samples).set_index("count")
+    assert table.ours["Logos"] == 1 == table.ours["instances_total"] and pd.isna(table.published["Logos"])
+
+
+def test_the_neutral_prompt_on_the_ordinary_image_completes_the_design():
+    samples = {s.id: s for s in item_samples(ITEM, baseline=True)}
+    assert len(samples) == 8
+    zero, two = samples["banana/L0/mcq"], samples["banana/L2/mcq"]
+    assert zero.hint == "" and two.hint and zero.images == two.images and zero.options == two.options
+    assert (zero.meta["truth"], zero.meta["trap"]) == (two.meta["truth"], two.meta["trap"]) == ("yellow", "blue")
+    mini = vfkit.load_dataset("mini_vfat", size=2, baseline=True)
+    by_id = {s.id: s for s in mini}
+    assert len(mini) == 16 and by_id["mini_vfat/0/0/L0/oe"].images == by_id["mini_vfat/0/0/L2/oe"].images
+    assert (
+        by_id["mini_vfat/0/0/L0/oe"].hint == ""
+        and by_id["mini_vfat/0/0/L0/oe"].meta["truth"] == by_id["mini_vfat/0/0/L2/oe"].meta["truth"]
+    )
+    without = {s.id: s.images for s in vfkit.load_dataset("mini_vfat", size=2)}
+    assert without.items() <= {s.id: s.images for s in mini}.items()

@@ -1,6 +1,7 @@
 """Checkpoints of the real classes, shrunken and random, with their real processor classes; what adapters are tested on.
 
-The chat templates write turns as those of the released models do, oddities included.
+The chat templates write turns as those of the released models do, and the tokenizers name their special tokens as the
+released ones do, oddities included.
 """
 
 from pathlib import Path
@@ -30,7 +31,8 @@ CHATML = (  # {system}: text before all; {image}: what stands for an image
     "{%- endfor -%}{%- endif -%}{{- '<|im_end|>\n' -}}{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\n' -}}{%- endif -%}"
 )
-QWEN = CHATML.replace("{image}", "<|vision_start|><|image_pad|><|vision_end|>").replace(
+QWEN_IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
+QWEN = CHATML.replace("{image}", QWEN_IMAGE).replace(
     "{system}", "{{- '<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n' -}}"
 )
 INTERNVL = CHATML.replace("{image}", "<IMG_CONTEXT>\n").replace("{system}", "")
@@ -56,7 +58,7 @@ GEMMA = (  # texts are trimmed; the assistant is called model
     "{%- if add_generation_prompt -%}{{- '<start_of_turn>model\n' -}}{%- endif -%}"
 )
 GLM4 = (  # nothing ends a turn but the next one; an answer given in parts would be written as a Python list
-    "{{- '[gMASK]<sop>\n' -}}{%- for m in messages -%}{%- if m.role == 'user' -%}{{- '<|user|>\n' -}}"
+    "{{- '[gMASK]<sop>' -}}{%- for m in messages -%}{%- if m.role == 'user' -%}{{- '<|user|>\n' -}}"
     "{%- for part in m.content -%}{%- if part.type == 'image' -%}"
     "{{- '<|begin_of_image|><|image|><|end_of_image|>\n' -}}{%- else -%}{{- part.text + '\n' -}}{%- endif -%}"
     "{%- endfor -%}{%- else -%}{{- '<|assistant|>\n{open}' ~ m.content -}}{%- endif -%}{%- endfor -%}"
@@ -64,12 +66,19 @@ GLM4 = (  # nothing ends a turn but the next one; an answer given in parts would
 )
 GLM = [
     "<pad>", "<|endoftext|>", "[gMASK]", "<sop>", "<|user|>", "<|assistant|>", "<|begin_of_image|>", "<|image|>",
-    "<|end_of_image|>", "<|begin_of_video|>", "<|video|>", "<|end_of_video|>",
+    "<|end_of_image|>", "<|begin_of_video|>", "<|video|>", "<|end_of_video|>", "<|observation|>",
 ]  # fmt: skip
 
 
-def tokenizer(special: list[str], named: dict[str, str] | None = None, **more) -> tf.PreTrainedTokenizerFast:
-    """A small byte-level BPE; the first special token pads, the second ends a turn."""
+def tokenizer(
+    special: list[str], named: dict[str, str] | None = None, unlisted: tuple[str, ...] = (), **more
+) -> tf.PreTrainedTokenizerFast:
+    """A small byte-level BPE; the first special token pads, the second is the tokenizer's `eos_token`.
+
+    Args:
+        named: special tokens that the processor asks for by a name, such as `image_token`.
+        unlisted: special tokens that are only added tokens: neither named nor among `all_special_tokens`.
+    """
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer, bpe.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
@@ -81,16 +90,45 @@ def tokenizer(special: list[str], named: dict[str, str] | None = None, **more) -
         bos = more["bos_token"], bpe.token_to_id(more["bos_token"])
         bpe.post_processor = processors.TemplateProcessing(single=f"{bos[0]} $A", special_tokens=[bos])
     return tf.PreTrainedTokenizerFast(
-        tokenizer_object=bpe, pad_token=special[0], eos_token=special[1], extra_special_tokens=named or special[2:],
+        tokenizer_object=bpe, pad_token=special[0], eos_token=special[1],
+        extra_special_tokens=named or [token for token in special[2:] if token not in unlisted],
         model_max_length=4096, **more,
     )  # fmt: skip
 
 
-def qwen2_5_vl():
-    words = tokenizer(
-        ["<|endoftext|>", "<|im_end|>", "<|im_start|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
-         "<|video_pad|>"], padding_side="left",
+QWEN_TOKENS = [
+    "<|endoftext|>", "<|im_end|>", "<|im_start|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
+    "<|video_pad|>",
+]  # fmt: skip
+
+
+def qwen3_vl():
+    return _qwen3_vl(tf.Qwen3VLConfig, tf.Qwen3VLForConditionalGeneration)
+
+
+def qwen3_vl_moe():
+    experts = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, decoder_sparse_step=1)
+    return _qwen3_vl(tf.Qwen3VLMoeConfig, tf.Qwen3VLMoeForConditionalGeneration, experts)
+
+
+def _qwen3_vl(config, model, more: dict | None = None):
+    """Image features are added again after the first two text layers (DeepStack)."""
+    words = tokenizer(QWEN_TOKENS, padding_side="left")
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1], "mrope_interleaved": True}
+    vision = dict(
+        **VISION, depth=3, num_heads=4, patch_size=8, out_hidden_size=32, num_position_embeddings=64,
+        deepstack_visual_indexes=[0, 1],
     )  # fmt: skip
+    text = TEXT | dict(vocab_size=len(words), head_dim=8, rope_parameters=rope) | (more or {})
+    config = config(text_config=text, vision_config=vision, tie_word_embeddings=False, **_ids(words))
+    images = tf.Qwen2VLImageProcessor(size=PIXELS, patch_size=8, **MEAN)
+    video = tf.Qwen3VLVideoProcessor(patch_size=8)
+    processor = tf.Qwen3VLProcessor(images, words, video, chat_template=INTERNVL.replace("<IMG_CONTEXT>\n", QWEN_IMAGE))
+    return model(config), processor
+
+
+def qwen2_5_vl():
+    words = tokenizer(QWEN_TOKENS, padding_side="left")
     rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}
     vision = dict(
         **VISION, depth=2, num_heads=4, patch_size=8, out_hidden_size=32, window_size=32, fullatt_block_indexes=[1]
@@ -145,14 +183,17 @@ def _glm(config, model, processor, images, opening: str, more: dict | None = Non
     pixels = {"shortest_edge": 2 * 32**2, "longest_edge": 2 * 64**2}  # of both frames that an image becomes
     images = images(size=pixels, patch_size=8, **MEAN)
     video = tf.Glm4vVideoProcessor(patch_size=8)
-    return model(config), processor(images, words, video, chat_template=GLM4.replace("{open}", opening))
+    model = model(config)
+    model.generation_config.eos_token_id = token(["<|endoftext|>", "<|user|>", "<|observation|>"])
+    return model, processor(images, words, video, chat_template=GLM4.replace("{open}", opening))
 
 
 def gemma3():
-    """Windows of 12 tokens, shorter than an image's 16 and than every prompt; a tokenizer that pads left."""
+    """Windows of 12 tokens, shorter than an image's 16 and than every prompt; a tokenizer that pads left, whose
+    `eos_token` ends no turn and whose turn tokens are added tokens only."""
     named = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
     words = tokenizer(
-        ["<pad>", "<end_of_turn>", "<bos>", "<start_of_turn>", *named.values()], named, padding_side="left",
+        ["<pad>", "<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>", *named.values()], named, padding_side="left",
         bos_token="<bos>",
     )  # fmt: skip
     token = words.convert_tokens_to_ids
@@ -166,12 +207,17 @@ def gemma3():
     )  # fmt: skip
     images = tf.Gemma3ImageProcessor(size={"height": 64, "width": 64}, image_seq_length=16, **MEAN)
     processor = tf.Gemma3Processor(images, words, chat_template=GEMMA, image_seq_length=16)
-    return tf.Gemma3ForConditionalGeneration(config), processor
+    model = tf.Gemma3ForConditionalGeneration(config)
+    model.generation_config.eos_token_id = token(["<eos>", "<end_of_turn>"])
+    return model, processor
 
 
 def llava_onevision():
     """Tiles of 4 x 4 tokens; images of four tiles and more are brought down to two tiles' worth of tokens."""
-    words = tokenizer(["<|endoftext|>", "<|im_end|>", "<|im_start|>", "<image>", "<video>"], padding_side="left")
+    words = tokenizer(
+        ["<|endoftext|>", "<|im_end|>", "<|im_start|>", "<image>", "<video>"], unlisted=("<image>", "<video>"),
+        padding_side="left",
+    )  # fmt: skip
     grid = [[32, 32], [32, 64], [64, 32], [64, 64], [32, 96], [96, 32]]
     config = tf.LlavaOnevisionConfig(
         text_config=TEXT | dict(vocab_size=len(words), model_type="qwen2"),
@@ -207,7 +253,8 @@ def internvl():
 
 
 ALL = {
-    build.__name__: build for build in (qwen2_5_vl, glm4v, glm46v, glm4v_moe, gemma3, llava_onevision, internvl)
+    build.__name__: build
+    for build in (qwen3_vl, qwen3_vl_moe, qwen2_5_vl, glm4v, glm46v, glm4v_moe, gemma3, llava_onevision, internvl)
 }  # fmt: skip
 
 
@@ -218,7 +265,7 @@ def save(name: str, folder: Path) -> str:
     for parameter in model.parameters():  # larger than the usual start, so that no mistake drowns in rounding
         if parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=parameter[0].numel() ** -0.5)
-    model.generation_config.eos_token_id = 1
+    model.generation_config.eos_token_id = model.generation_config.eos_token_id or 1
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     return str(folder)

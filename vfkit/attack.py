@@ -85,6 +85,7 @@ def attacked(
     for family, settings in attacks.items():
         tasks = []
         for index, base in enumerate(bases):
+            made: list[Any]
             try:
                 made = list(_tasks(vlm, index, base, family, settings))
             except Exception as error:
@@ -107,7 +108,7 @@ def _tasks(vlm, index: int, base, family: str, settings: dict[str, Any]) -> Iter
     sizes = [(image.height, image.width) for image in images]
     if not all(frequency.mask(*size, BAND[family], settings["cutoff"]).any() for size in sizes):
         reason = f"an image is too small to have {BAND[family]} frequencies"
-    asked = None if reason else question(vlm, sample, images)
+    asked: Any = None if reason else question(vlm, sample, images)
     n_tokens = 0 if reason else prefix_length(vlm, asked, images) + asked.n_tokens
     for eps in settings["eps"]:
         params = settings | {"eps": eps, "band": BAND[family]}
@@ -132,7 +133,7 @@ def _aim(sample: Sample, scores: np.ndarray, target: str) -> tuple[int, float, s
     return label, 1.0, "the target is the base answer" if label == ranked[0] else ""
 
 
-def _descend_or_fail(vlm, tasks: list[Task], rule: str) -> list[list[Instance | Exception]]:
+def _descend_or_fail(vlm, tasks: list[Task], rule: str) -> Sequence[Sequence[Instance | Exception]]:
     """Attack a batch; in halves if memory runs out, one by one to find out which task fails."""
     try:
         return [_instances(task) for task in _descend(vlm, tasks, rule)]
@@ -158,7 +159,8 @@ def _descend(vlm, tasks: list[Task], rule: str) -> list[Task]:
         images = [tuple(plane.detach().requires_grad_() for plane in task.adversarial()) for task in tasks]
         margins = _margins(vlm, tasks, images, rule)
         leaves = [plane for each in images for plane in each]
-        slopes = iter(torch.autograd.grad(sum(task.sign * m for task, m in zip(tasks, margins, strict=True)), leaves))
+        moved = torch.stack([task.sign * m for task, m in zip(tasks, margins, strict=True)]).sum()
+        slopes = iter(torch.autograd.grad(moved, leaves))
         for task in tasks:
             _set(task, [delta + task.params["step"] * _sign(next(slopes), task) for delta in task.deltas])
     with torch.no_grad():

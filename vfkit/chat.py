@@ -164,15 +164,18 @@ class Chat:
             reply, error = self._complete(messages)
             if not isinstance(error, _Malformed):
                 break
-        if error is not None:
-            raise error
+        if reply is None:
+            raise error or ChatError("no reply")
         self._store.add(key, reply)
 
     def _complete(self, messages: Messages) -> tuple[Reply | None, Exception | None]:
         """The error is returned, not raised, so that none is chained to one that holds the request and its headers."""
         import openai
 
-        asked = {"model": self.endpoint.model, "messages": messages, "extra_body": self.endpoint.request}
+        kind: type[Exception]
+        what: Exception
+        asked: dict[str, Any] = {"model": self.endpoint.model, "messages": messages}
+        asked["extra_body"] = self.endpoint.request
         try:
             return _reply(self._client.chat.completions.create(**asked), self.redact), None
         except (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError) as error:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 SECONDS = 5.0  # to wait for the hub's first answer
 
@@ -54,7 +55,7 @@ def fetch(
             return None, []
         return folder, _lacking(folder, files, needs)
 
-    wanted = dict(repo_id=repo, repo_type=kind, revision=revision, allow_patterns=list(files))
+    wanted: dict[str, Any] = dict(repo_id=repo, repo_type=kind, revision=revision, allow_patterns=list(files))
     folder, lacking = cached(revision)
     if folder and not lacking:
         return folder

@@ -101,7 +101,8 @@ def _open(source: Any) -> Image.Image:
     if isinstance(source, Image.Image):
         return _decode(source)
     if isinstance(source, (bytes, bytearray, memoryview)):
-        stream, size = io.BytesIO(source), len(source)
+        stream: io.BytesIO | Path = io.BytesIO(source)
+        size = len(source)
     elif isinstance(source, (str, os.PathLike)):
         stream, size = Path(source), os.stat(source).st_size
     else:

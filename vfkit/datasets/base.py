@@ -50,9 +50,9 @@ class SampleList(list):
         self.name, self.fingerprint, self.errors = name, fingerprint, list(errors)
 
 
-def distinct(samples: Iterable[Sample]) -> tuple[list[Sample], list[RowError]]:
-    """Samples of distinct ids, the first of equals kept, and an error for each of the others."""
-    kept: dict[str, Sample] = {}
+def distinct(samples: Iterable[Any]) -> tuple[list[Any], list[RowError]]:
+    """Samples (or items) of distinct ids, the first of equals kept, and an error for each of the others."""
+    kept: dict[str, Any] = {}
     errors = []
     for sample in samples:
         if kept.setdefault(sample.id, sample) is not sample:
@@ -83,7 +83,7 @@ def select(samples: list[Sample], n: int | None, seed: int, subset: int = 0) -> 
     if subset and (n is None or n * (subset + 1) > len(order)):
         raise ValueError(f"subset {subset} of {n} samples each: there are {len(order)} samples in all")
     for _ in range(subset):
-        taken = {sample.id for sample in _stratified(order, n)}
+        taken = {sample.id for sample in _stratified(order, n or 0)}
         order = [sample for sample in order if sample.id not in taken]
     chosen = order if n is None or n >= len(order) else _stratified(order, n)
     return sorted(chosen, key=lambda sample: rank(seed, _shown(sample)))

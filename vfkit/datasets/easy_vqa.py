@@ -14,6 +14,7 @@ from pathlib import Path
 from PIL import Image
 
 from vfkit.datasets.base import RowError, Rows, rank
+from vfkit.datasets.files import ImageFolders
 from vfkit.images import load_image, to_png
 from vfkit.sample import Sample
 
@@ -49,11 +50,11 @@ def load(path: str | Path | None = None, split: str = "test", enlarge: int = 4) 
     if not (folder / "questions.json").is_file():
         raise FileNotFoundError(f"no easy-VQA data in {folder.parent}: {folder / 'questions.json'} does not exist")
 
-    samples, errors = [], []
+    images, samples, errors = ImageFolders(folder / "images"), [], []
     for number, row in enumerate(json.loads((folder / "questions.json").read_text())):
         id = f"easy_vqa/{split}/{number}"
         try:
-            samples.append(_sample(id, row, folder / "images"))
+            samples.append(_sample(id, row, images))
         except (TypeError, ValueError) as error:
             errors.append(RowError(id, f"{error}; the row: {row!r}"))
     if enlarge == 1:
@@ -70,14 +71,14 @@ def load(path: str | Path | None = None, split: str = "test", enlarge: int = 4) 
 
 def _package_data() -> Path:
     package = find_spec("easy_vqa")
-    if package is None:
+    if package is None or package.origin is None:
         raise ModuleNotFoundError("easy-VQA is not installed: pip install easy-vqa, or give path= to a folder of it")
     return Path(package.origin).parent / "data"
 
 
-def _sample(id: str, row: list, images: Path) -> Sample:
+def _sample(id: str, row: list, images: ImageFolders) -> Sample:
     question, answer, image = row
-    asks = dict(images=(str(images / f"{image}.png"),), question=question, meta={"image": str(image)})
+    asks = dict(images=(images.find(f"{image}.png"),), question=question, meta={"image": str(image)})
     if answer in ("yes", "no"):
         category = "negation" if re.search(r"\b(no|not)\b", question) else "existence"
         return Sample(id, options=("Yes", "No"), answer=int(answer == "no"), category=category, prompt="yes_no", **asks)

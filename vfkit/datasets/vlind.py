@@ -8,8 +8,9 @@ Three forms are read. The folder of the **release**: `data.json`, a list of obje
     factual/<concept>/<context_id>_<factual_context>/0.jpg
 
 in the folder itself, `images/`, `data/`, `data/images/` or `VLind-Bench Dataset/images/`. A parquet **mirror by
-image**: one row per image, with the object's fields, `image_type` (`factual` or `counterfactual`), `image`, and the
-image's number in `image_id` or in its file's name. And a parquet **mirror by item**: one row per object, with
+image** (hub `MM-Hallu/VLind-Bench`): one row per image, with the object's fields, `image_type` (`factual` or
+`counterfactual`), `image`, and the image's number in `image_id` or in its file's name; without votes, a single
+counterfactual image is taken as the best. And a parquet **mirror by item**: one row per object, with
 `factual_image`, `cf_image_0` ... `cf_image_11` and, instead of votes, `good_img_ids`; its missing images are white ones
 of one pixel.
 
@@ -20,6 +21,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +188,7 @@ def _release(root: Path, data: Path) -> Iterator[tuple[Any, ImageOf]]:
     tops = [base / place for base in dict.fromkeys((root, data.parent)) for place in _IMAGES]
     folders = ImageFolders(*(top for top in tops if (top / "counterfactual").is_dir() or (top / "factual").is_dir()))
     for row in content:
-        yield row, lambda kind, number, row=row: _on_disk(folders, row, kind, number)
+        yield row, partial(_on_disk, folders, row)
 
 
 def _on_disk(folders: ImageFolders, row: dict[str, Any], kind: str, number: str) -> str:
@@ -236,7 +238,7 @@ def _mirror(files: list[Path]) -> Iterator[tuple[Any, ImageOf]]:
                     "image, or factual_image and cf_image_0, cf_image_1 ..."
                 )
     for images in by_item.values():
-        yield images[0], lambda kind, number, images=images: _by_image(images, kind, number)
+        yield images[0], partial(_by_image, images)
 
 
 def _image(cell: Any) -> Any:
@@ -266,13 +268,19 @@ def _by_item(row: dict[str, Any]) -> tuple[dict[str, Any], ImageOf]:
 def _by_image(images: list[dict[str, Any]], kind: str, number: str) -> Any:
     of_kind = [row for row in images if row.get("image_type") == kind]
     exact = [row for row in of_kind if row["_n"] == number]
-    if not (exact or (len(of_kind) == 1 and of_kind[0]["_n"] == "") or (of_kind and kind == "factual")):
+    if not (exact or (of_kind and kind == "factual") or (len(of_kind) == 1 and _is_best(of_kind[0]))):
         there = ", ".join(row["_n"] or "one without a number" for row in of_kind)
         raise ValueError(f"its {kind} image {number} is missing (there: {there or 'none'})")
     image = (exact or of_kind)[0]["image"]
     if isinstance(image, ValueError):
         raise ValueError(f"its {kind} image {number} is missing: {image}")
     return image
+
+
+def _is_best(row: dict[str, Any]) -> bool:
+    """Whether the only counterfactual image of an item is the best: nothing says that it is another."""
+    votes, numbered = "aggregated_human_label_good_images" in row, any(row.get(name) is not None for name in _NUMBER)
+    return row["_n"] == "" or not (votes or numbered)
 
 
 def _number(row: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ And **parquet**, as on the hub (`data/test-*.parquet`, 814 rows, and 10 of `shot
 |---|---|
 | `inputs` | `{image: {bytes, path}, question, option_a, option_b}`: which of the two the image is, odd or ordinary |
 | `outputs` | the right letter |
-| `meta` | `{id, categories: {commonsense_violation_group, commonsense_violation_subgroup}, pair_id, ...}` |
+| `meta` | `{id, categories: {commonsense_violation_group, commonsense_violation_subgroup}, caption, pair_id, ...}` |
 
 `pair_id` gives the ordinary image of each odd one; in the release a row may have one too.
 
@@ -65,6 +65,7 @@ class Picture:
 
     Args:
         odd: whether it is against common sense; None where the data do not say.
+        caption: what it was made to show; empty where the data do not say.
         pair: what it shares with its partner; empty where the data do not say.
         own: WEIRD's own question about it, its options, and the right one.
     """
@@ -74,6 +75,7 @@ class Picture:
     odd: bool | None
     group: str
     subgroup: str
+    caption: str
     pair: str
     own: tuple[str, tuple[str, ...], int | None]
 
@@ -119,8 +121,8 @@ def load(
         rows = _own(pictures, errors)
         rows.notes = ["there is no annotation file, so samples ask WEIRD's own question and are no V-FAT items"]
         return rows
-    rows = ((_id(row, f"{notes.name} {place}"), row) for place, row in json_rows(notes))
-    items, more = collect_items(rows, lambda id, row: _item(id, row, pictures))
+    asked = ((_id(row, f"{notes.name} {place}"), row) for place, row in json_rows(notes))
+    items, more = collect_items(asked, lambda id, row: _item(id, row, pictures))
     return item_rows(items, [*errors, *more], order_seed, n_items, item_seed, baseline)
 
 
@@ -191,12 +193,12 @@ def _release_rows(root: Path) -> Iterator[tuple[str, Any, Any]]:
 
 def _of_release(id: str, row: dict[str, Any], folders: ImageFolders) -> Picture:
     kind = row.get("class")
-    odd = {"weird": True, "normal": False}.get(kind)
+    odd = {"weird": True, "normal": False}.get(kind or "")
     if odd is None and kind is not None:
         raise ValueError(f"its class {kind!r} is neither weird nor normal")
     return Picture(
         id, folders.find(row.get("path")), odd, str(row.get("commonsense_violation_group") or ""),
-        str(row.get("commonsense_violation_subgroup") or ""), _text(row.get("pair_id")),
+        str(row.get("commonsense_violation_subgroup") or ""), _text(row.get("caption")), _text(row.get("pair_id")),
         (prompts.WEIRD_OR_NORMAL, ("weird", "normal"), None if odd is None else int(not odd)),
     )  # fmt: skip
 
@@ -224,7 +226,8 @@ def _of_parquet(id: str, row: dict[str, Any], folders: ImageFolders) -> Picture:
     return Picture(
         id, image_of(asked.get("image"), folders, "its image"), odd,
         str(categories.get("commonsense_violation_group") or ""),
-        str(categories.get("commonsense_violation_subgroup") or ""), _text(meta.get("pair_id")),
+        str(categories.get("commonsense_violation_subgroup") or ""), _text(meta.get("caption")),
+        _text(meta.get("pair_id")),
         (str(asked.get("question") or "").strip() or prompts.WEIRD_OR_NORMAL, options, right),
     )  # fmt: skip
 
@@ -238,7 +241,7 @@ def _text(value: Any) -> str:
 
 def _own(pictures: dict[str, Picture | ValueError], errors: list[RowError]) -> Rows:
     """One sample an image: is it odd?"""
-    partner = {}
+    partner: dict[str, str] = {}
     for odd, usual in pairs(pictures)[0]:
         partner |= {odd.id: usual.id, usual.id: odd.id}
     samples = []

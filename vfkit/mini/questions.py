@@ -6,6 +6,7 @@ A generator takes (scene, rng) and returns a `Question`, or None if the scene al
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
+from typing import Literal
 
 from vfkit.mini.world import COLORS, KINDS, OBJECTS, PLACES, WORDS, Scene, Thing
 from vfkit.sample import Sample
@@ -174,7 +175,7 @@ def which(first: Scene, second: Scene, rng: Random) -> Question | None:
     return _ask("which", text, truth, ("only the first", "only the second", "both images", "neither image"))
 
 
-PAIRS = {"lookup": lookup, "which": which}
+PAIRS: dict[str, Callable[..., Question | None]] = {"lookup": lookup, "which": which}
 
 
 # --- hints ------------------------------------------------------------------------------------------------------------
@@ -193,13 +194,14 @@ def assertion(question: str, answer: str) -> str:
 def to_sample(sample_id: str, images: tuple, question: Question, rng: Random, n_options: int = N_OPTIONS) -> Sample:
     """Make a sample with its options in seeded order; yes/no questions keep Yes first."""
     if question.truth in ("Yes", "No"):
-        options, prompt = ["Yes", "No"], "yes_no"
+        options = ["Yes", "No"]
     else:
         likely = [other for other in question.likely if rng.random() < 0.7]
         rest = [other for other in question.others if other not in likely]
         wrong = (likely + rng.sample(rest, len(rest)))[: n_options - 1]
         rng.shuffle(wrong)
         place = rng.randrange(len(wrong) + 1)
-        options, prompt = [*wrong[:place], question.truth, *wrong[place:]], "mcq"
+        options = [*wrong[:place], question.truth, *wrong[place:]]
     truth = options.index(question.truth)
+    prompt: Literal["yes_no", "mcq"] = "yes_no" if options == ["Yes", "No"] else "mcq"
     return Sample(sample_id, images, question.text, tuple(options), truth, question.category, prompt=prompt)

@@ -9,8 +9,14 @@ if TYPE_CHECKING:
     from vfkit.models.api import load_hosted as load_hosted
     from vfkit.models.estimate import dry_run as dry_run
     from vfkit.models.load import load_model as load_model
+    from vfkit.models.selfcheck import self_check as self_check
 
-_LATER = {"load_model": "load", "load_hosted": "api", "dry_run": "estimate"}  # these import torch
+_LATER = {
+    "load_model": "load",
+    "load_hosted": "api",
+    "dry_run": "estimate",
+    "self_check": "selfcheck",
+}  # these import torch
 
 __all__ = ["ModelUnavailable", "files", "find", "fingerprint", "is_hosted", "listing", "specs", *_LATER]
 

@@ -69,6 +69,7 @@ def check_files(name: str, folder: Path) -> None:
         if file.exists() and _is_pointer(file):
             raise ModelUnavailable(_refusal(name, folder, _lfs(file)))
     weights = [file for file in files if file.suffix == ".safetensors"]
+    reason: str | None
     if missing := missing_parts(folder):
         reason = f"{len(missing)} of its files are missing ({quoted(missing)}): the download or copy is not complete"
     elif not weights and (other := [file.name for file in files if file.suffix in (".bin", ".gguf")]):

@@ -105,7 +105,7 @@ def load_model(name: str | Path, device: str | None = None, dtype: str | None = 
     try:
         processor = load_processor(folder, spec)
         with _quiet(checkpoint.weight_bytes(folder) < _SMALL):
-            model, loaded = AutoModelForImageTextToText.from_pretrained(
+            loading: Any = AutoModelForImageTextToText.from_pretrained(
                 folder, config=config, dtype=type_, use_safetensors=True, attn_implementation=_ATTENTION,
                 device_map="auto" if device == "auto" else None, output_loading_info=True, trust_remote_code=False,
             )  # fmt: skip
@@ -113,6 +113,7 @@ def load_model(name: str | Path, device: str | None = None, dtype: str | None = 
         raise
     except Exception as error:  # a damaged checkpoint can fail anywhere in the library
         raise _unloadable(name, folder, error, quantization) from error
+    model, loaded = loading
     _check_weights(name, loaded)
     _check_attention(name, model)
     if quantization:

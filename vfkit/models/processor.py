@@ -97,7 +97,9 @@ def _pixels(images, pixels: int) -> int:
 def _load(folder: Path) -> ProcessorMixin:
     files = [folder / name for name in ("preprocessor_config.json", "processor_config.json")]
     texts = {file.name: file.read_text() for file in files if file.exists()}
-    renamed = {name: reduce(lambda text, pair: re.sub(*pair, text), _RENAMED, text) for name, text in texts.items()}
+    renamed = {
+        name: reduce(lambda text, pair: re.sub(pair[0], pair[1], text), _RENAMED, text) for name, text in texts.items()
+    }
     if renamed == texts:
         return AutoProcessor.from_pretrained(folder, trust_remote_code=False)
     with _copied(folder) as copy:

@@ -112,7 +112,7 @@ def listing() -> "pd.DataFrame":
             "type": spec.type or "",
             "billions": spec.params,
             "dtype": spec.dtype or "",
-            "gigabytes": spec.params and spec.params * BYTES[spec.dtype],
+            "gigabytes": spec.params and spec.dtype and spec.params * BYTES[spec.dtype],
             "notes": spec.notes,
         }
         for spec in specs().values()
@@ -127,6 +127,7 @@ def is_hosted(name: str | Path) -> bool:
 
 def endpoint_url(spec: Spec) -> str:
     """Address of a hosted model: the one in the environment variable that its entry names, else the provider's."""
+    assert spec.api, f"{spec.name} is no hosted model"
     return os.environ.get(spec.api.get("base_url_env", ""), "") or spec.api["base_url"]
 
 
@@ -175,7 +176,7 @@ def _of_folder(name: str, folder: Path) -> Spec:
         return replace(spec, path=str(folder))
     spec = Spec(name, path=str(folder))
     like = _sized_like(spec, folder)
-    if like and not any((folder / sign).exists() for sign in _TRAINED_ON):
+    if like and like.like and not any((folder / sign).exists() for sign in _TRAINED_ON):
         return replace(specs()[like.like], path=str(folder))
     return like or spec
 
@@ -219,6 +220,7 @@ def _template(folder: Path) -> str:
 
 
 def _from_hub(spec: Spec, weights: bool, download: bool = True) -> Path:
+    assert spec.hub
     meant = f"hub id {spec.hub}" if spec.name != spec.hub else "taken as a hub id: there is no such folder"
     otherwise = (
         f"To have it: on a machine with network run `hf download {spec.hub}`, copy the folder here and give its path "

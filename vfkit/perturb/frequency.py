@@ -50,7 +50,7 @@ def weights(width: int) -> np.ndarray:
 
 def project(array: np.ndarray, band: str, cutoff: float = CUTOFF) -> np.ndarray:
     """The part of an array [H, W, channel] that lies in the band."""
-    keep = mask(*array.shape[:2], band, cutoff)[..., None]
+    keep = mask(array.shape[0], array.shape[1], band, cutoff)[..., None]
     return irfft2(rfft2(array, axes=(0, 1)) * keep, s=array.shape[:2], axes=(0, 1))
 
 
@@ -61,7 +61,7 @@ def leakage(arrays: np.ndarray | Iterable[np.ndarray], band: str, cutoff: float 
         power = np.abs(rfft2(array, axes=(0, 1), norm="ortho")) ** 2
         power = power.sum(axis=2) * weights(array.shape[1])
         total += power.sum()
-        outside += power[~mask(*array.shape[:2], band, cutoff)].sum()
+        outside += power[~mask(array.shape[0], array.shape[1], band, cutoff)].sum()
     return float(outside / total) if total else 0.0
 
 

@@ -59,7 +59,8 @@ def draw_box(image: Image.Image, phrase: str, text: str, style: Style = Style())
     """
     font = _font(image, style)
     left, top, right, bottom = font.getbbox(phrase)
-    card = Image.new("RGB", (right - left + 2 * style.pad, bottom - top + 2 * style.pad), style.fill)
+    size = int(right - left) + 2 * style.pad, int(bottom - top) + 2 * style.pad
+    card = Image.new("RGB", size, style.fill)
     if text:
         left, top, right, bottom = font.getbbox(text)  # the ink does not begin at the drawing point
         x, y = (card.width - (right - left)) // 2 - left, (card.height - (bottom - top)) // 2 - top

@@ -17,14 +17,14 @@ from vfkit.perturb import frequency, geometric, overlay
 from vfkit.perturb.blank import blank
 from vfkit.sample import LETTERS, Instance, Sample
 
-Change = Callable[[Image.Image], Image.Image | None]
+Change = Callable[..., Image.Image | None]
 """What an instance does to one image; None takes the image away."""
 
 Member = tuple[str, dict[str, Any], Change]
 """End of the instance's name, its parameters (JSON-able), and its change."""
 
 
-def _geometric(function: Callable[..., Image.Image]) -> Callable[..., Iterator[Member]]:
+def _geometric(function: Change) -> Callable[..., Iterator[Member]]:
     def members(sample: Sample, base: int, **params) -> Iterator[Member]:
         axes = [key for key, value in params.items() if isinstance(value, tuple)]
         for values in itertools.product(*(params[axis] for axis in axes)):
@@ -258,7 +258,7 @@ def _base_index(sample: Sample, base_label: int | str) -> int:
 
 
 def _instance(family: str, name: str, params: dict[str, Any], change: Change, images: list) -> Instance:
-    changed = []
+    changed: list[Any] = []
     for number, image in enumerate(images, start=1):
         try:
             changed.append(change(image))

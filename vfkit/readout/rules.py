@@ -1,8 +1,11 @@
 """Scoring rules: how the parts of an option's log-likelihood become its score (HI 3.1). Numpy only."""
 
+from typing import Literal, get_args
+
 import numpy as np
 
-RULES = ("paper", "text", "text_mean", "letter")
+Rule = Literal["paper", "text", "text_mean", "letter"]
+RULES: tuple[Rule, ...] = get_args(Rule)
 
 
 def scores(rule: str, logp_text, logp_end, n_tokens, logp_letter) -> np.ndarray:

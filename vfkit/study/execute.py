@@ -139,7 +139,8 @@ def _under_lock(
     found = store.recover(folder)
     store.write_dataset_errors(folder, [_row_error(*error) for error in samples.errors])
     todo = [sample for sample in samples if sample.id not in found.samples]
-    manifest = {"started": _now(), "finished": None, "seconds": 0.0, "counters": {}, "readers": [], "reused": 0}
+    manifest: dict[str, Any] = {"started": _now(), "finished": None, "seconds": 0.0, "counters": {}}
+    manifest |= {"readers": [], "reused": 0}
     if (folder / "run.json").exists():
         try:
             manifest |= Run(folder).manifest

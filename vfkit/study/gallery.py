@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from vfkit.datasets import DatasetUnavailable
 from vfkit.images import content_hash, load_image
 from vfkit.perturb import ATTACKS, natural_suite
 from vfkit.study.run import Run
@@ -14,7 +15,8 @@ def flipped(run: Run, n: int = 6) -> list[dict[str, Any]]:
     """Instances whose answer flipped, as `vfkit.figures.plot_gallery` takes them.
 
     The largest base margins first, since an answer lost from certainty says most, and families in turn, so that one
-    family does not fill the gallery. Fewer than `n` where fewer flipped.
+    family does not fill the gallery. Fewer than `n` where fewer flipped; none, which is said, where the data set is not
+    available.
 
     Raises:
         RuntimeError: the images made again are not those the run read (its dataset or the code has changed).
@@ -42,9 +44,43 @@ def adversarial(run: Run) -> list[dict[str, Any]]:
     return _items(run, chosen)
 
 
+def answered(run: Run, answers: pd.DataFrame) -> list[dict[str, Any]]:
+    """One V-FAT answer for each level and outcome, as `vfkit.figures.plot_vfat_gallery` takes them.
+
+    Items in turn, so that one item does not fill the gallery; no entry where a level has no such outcome.
+
+    Args:
+        run: a run over V-FAT samples, whose images are opened again.
+        answers: of `vfkit.metrics.vfat_answers`, of this run and of one reading.
+
+    Returns:
+        Dicts of `image` (PIL), `question`, `hint`, `answer`, `truth`, `trap`, `level`, `format`, `outcome`.
+    """
+    samples = {sample.id: sample for sample in run.config.load_samples()}
+    rows = answers[answers.sample_id.isin(samples)].sort_values(["level", "outcome", "sample_id"], kind="stable")
+    rows = rows.assign(turn=rows.groupby("item").cumcount()).sort_values("turn", kind="stable")
+    chosen = rows.drop_duplicates(["level", "outcome"]).sort_values(["level", "outcome"], kind="stable")
+    return [
+        {
+            "image": load_image(samples[row.sample_id].images[0], row.sample_id),
+            "question": samples[row.sample_id].question,
+            "hint": samples[row.sample_id].hint,
+            "answer": row.answer,
+            "truth": samples[row.sample_id].meta["truth"],
+            "trap": samples[row.sample_id].meta["trap"],
+            **{name: getattr(row, name) for name in ("level", "format", "outcome")},
+        }
+        for row in chosen.itertuples()
+    ]
+
+
 def _items(run: Run, chosen: pd.DataFrame) -> list[dict[str, Any]]:
     config = run.config
-    samples = config.load_samples()
+    try:
+        samples = config.load_samples()
+    except (DatasetUnavailable, OSError) as reason:
+        print(f"No images to show: {reason}")
+        return []
     by_id = {sample.id: sample for sample in samples}
     suite = natural_suite(config.families, config.family_params)
     kept = run.images().groupby(["sample_id", "instance"]).png.first()

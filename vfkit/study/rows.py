@@ -35,7 +35,7 @@ def record(rule: str, base: Base, instance: Instance, readout: Any) -> dict[str,
         Exception: the one that stands in a failed readout's place; ValueError where scores are not numbers.
     """
     sample = base.sample
-    row = {
+    row: dict[str, Any] = {
         "sample_id": sample.id,
         "category": sample.category,
         "family": instance.family,
@@ -52,7 +52,7 @@ def record(rule: str, base: Base, instance: Instance, readout: Any) -> dict[str,
         return row
     row["prediction"], row["tied"] = prediction(rule, readout)
     if readout.scored:
-        row["margin"], row["base_margin"] = rules.margins(scores(rule, readout), base.prediction)
+        row["margin"], row["base_margin"] = rules.margins(scores(rule, readout), base.prediction or 0)
         row["off_mass"] = float(readout.off_mass)
         options = readout.options
         row |= {part: options[part].tolist() for part in ("logp_text", "logp_end", "logp_letter", "n_tokens")}

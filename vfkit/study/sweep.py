@@ -5,8 +5,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import vfkit
 from vfkit.datasets import SampleList
-from vfkit.models import ModelUnavailable, is_hosted
+from vfkit.models import ModelUnavailable
 from vfkit.perturb import natural_suite
 from vfkit.study.config import StudyConfig
 from vfkit.study.execute import UNAVAILABLE, do, finished_run, stand_in
@@ -56,7 +57,7 @@ def run_sweep(
             rows[model] = rows.get(model) or about(model)
             samples[dataset] = samples.get(dataset) or config.load_samples()
             runs[dataset, model] = finished_run(config, suite, samples[dataset])
-            if runs[dataset, model] is None and not is_hosted(model):
+            if runs[dataset, model] is None and not vfkit.models.is_hosted(model):
                 import torch  # noqa: F401  without it nothing can be read
         except UNAVAILABLE as reason:
             try:
@@ -67,19 +68,21 @@ def run_sweep(
     if gone:
         raise several(list(gone.values()), len(models))
     table = ordered([rows[model] for model in models])
-    todo = dict.fromkeys(model for (_, model), run in runs.items() if run is None and not is_hosted(model))
+    todo = dict.fromkeys(model for (_, model), run in runs.items() if run is None and not vfkit.models.is_hosted(model))
     if todo:
         from vfkit.models.load import check  # needs torch, which looking at finished runs does not
 
         every(list(todo), lambda model: check(model, config.device, config.dtype))
     named = dict(zip(table.source, table.model, strict=True))
-    done = {}
+    done: dict[tuple[str, str], Run] = {}
     for (dataset, model), config in configs.items():
         print(f"{named[model]} on {dataset}:", end=" ", flush=True)
-        run = runs[dataset, model]
-        if run is None or dataset in samples:
+        finished = runs[dataset, model]
+        if finished is None or dataset in samples:
             run = do(config, suite, samples[dataset], progress)
             _release()
+        else:
+            run = finished
         n = run.manifest["samples"]
         if n["done"] == n["failed"]:
             where = run.folder / "errors"

@@ -7,7 +7,7 @@ adopts the parts that come back.
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -30,11 +30,12 @@ class Worker:
 
     def __init__(self, config: StudyConfig, say: Say = lambda text: None):
         self.config, self.say = config, say
-        self.vlm, self.unverified, self.overhead = None, config.verify, 0.0
+        self.vlm: Any = None
+        self.unverified, self.overhead = config.verify, 0.0
 
     def work(self, job: Job) -> Done:
         """Read the samples of a job as one chunk and write them as one part in its folder."""
-        before = Counter(self.vlm.counters) if self.vlm else Counter()
+        before: Counter[str] = Counter(self.vlm.counters) if self.vlm else Counter()
         done = work(job, self.model, self.unverified)
         self.unverified -= done.verified
         self.overhead += done.checking
@@ -60,7 +61,7 @@ class Worker:
         return self.vlm
 
 
-def local(job: Job, who: dict[str, Any], say: Say) -> Iterator[Done]:
+def local(job: Job, who: dict[str, Any], say: Say) -> Generator[Done, None, None]:
     """Chunk after chunk in this process."""
     worker = Worker(job.config, say)
     for chunk in job.chunks():
@@ -100,7 +101,7 @@ class Remote(Worker):
         return super().work(job)
 
 
-def on_ray(job: Job, who: dict[str, Any], say: Say) -> Iterator[Done]:
+def on_ray(job: Job, who: dict[str, Any], say: Say) -> Generator[Done, None, None]:
     """Chunks in the order in which workers finish them. A chunk whose worker died is given to a new one.
 
     An existing cluster is joined (`RAY_ADDRESS`, or one started on this machine by `ray start`), else one is started
@@ -129,10 +130,12 @@ def on_ray(job: Job, who: dict[str, Any], say: Say) -> Iterator[Done]:
             workers.append(remote.remote(config, who, place))
             return workers[-1]
 
-        waiting, deaths = deque(job.chunks()), Counter()
+        waiting = deque(job.chunks())
+        deaths: Counter[str] = Counter()
         n = min(n, len(waiting))
         say(f"starting {n} worker{'s' * (n > 1)}, each of which loads {config.model}")
-        idle, busy = [hire() for _ in range(n)], {}
+        idle = [hire() for _ in range(n)]
+        busy: dict[Any, Any] = {}
         while waiting or busy:
             while waiting and idle:
                 worker, chunk, staged = idle.pop(), waiting.popleft(), store.staging(folder, uuid4().hex)

@@ -1,4 +1,7 @@
-"""`python -m vfkit.items`: V-FAT items by rule from VLind-Bench, or by a language model, a critic and a person."""
+"""`python -m vfkit.items`: V-FAT items by rule from VLind-Bench, or by a language model, a critic and a person.
+
+From sources to a data set: `seeds`, `generate`, `review`, `accept`, `merge`; `composition` says what it holds.
+"""
 
 import argparse
 import sys
@@ -9,7 +12,7 @@ from vfkit.chat import Chat
 from vfkit.datasets import DatasetUnavailable, vfat, vlind
 from vfkit.models import ModelUnavailable
 from vfkit.models.api import endpoint
-from vfkit.workshop.items import generate, review
+from vfkit.workshop.items import collection, generate, review, sources
 
 WRITTEN = 4096  # tokens that a proposal or a verdict may take, thoughts included
 
@@ -20,6 +23,10 @@ def main(argv: list[str] | None = None) -> None:
 
     rule = commands.add_parser("vlind", help="by rule, from the statements of VLind-Bench, to a V-FAT file")
     rule.add_argument("path", help="folder of VLind-Bench, or its parquet mirror")
+
+    pairs = commands.add_parser("seeds", help="pairs of images of a source, as `generate` reads them")
+    pairs.add_argument("source", choices=sources.SOURCES)
+    pairs.add_argument("path", help="folder or file of that data set, in any form that its loader reads")
 
     make = commands.add_parser("generate", help="propose items by a language model and have a critic look at them")
     make.add_argument("seeds", help="JSON lines: id, atypical, ordinary (images), annotation, optional category")
@@ -32,8 +39,13 @@ def main(argv: list[str] | None = None) -> None:
     sheet.add_argument("folder")
     take = commands.add_parser("accept", help="write what review.csv accepts as a V-FAT file")
     take.add_argument("folder")
+    join = commands.add_parser("merge", help="make one V-FAT file of several, and say what it holds")
+    for command in (rule, take, pairs, join):
+        command.add_argument("out", help="the file to write; its images are put beside it")
+    join.add_argument("files", nargs="+", help="V-FAT files")
+    holds = commands.add_parser("composition", help="what a V-FAT file holds, beside VF's own counts")
+    holds.add_argument("file")
     for command in (rule, take):
-        command.add_argument("out", help="the V-FAT file; its images are put beside it")
         command.add_argument("--order-seed", type=int, default=0, help="of the options' order")
 
     args = parser.parse_args(argv)
@@ -42,9 +54,34 @@ def main(argv: list[str] | None = None) -> None:
 
 def _vlind(args) -> None:
     rows = vlind.load(args.path, args.order_seed)
-    file = vfat.write(args.out, map(rows.finish, rows.samples))
+    file = vfat.write(args.out, rows.samples)
     print(f"{len(rows.samples) // 6} items, {len(rows.samples)} samples: {file}")
+    for note in rows.notes:
+        print(f"note: {note}")
     _report(rows.errors)
+
+
+def _seeds(args) -> None:
+    n, errors = sources.write_seeds(args.source, args.path, args.out)
+    print(f"{n} seeds: {args.out}")
+    print(f"Next: python -m vfkit.items generate {args.out} FOLDER --generator NAME --critic NAME")
+    _report(errors)
+
+
+def _merge(args) -> None:
+    samples, errors = collection.merge(args.files, args.out)
+    print(f"{len(samples)} samples: {args.out}\n{_table(samples)}")
+    _report(errors)
+
+
+def _composition(args) -> None:
+    rows = vfat.load(args.file)
+    print(_table(rows.samples))
+    _report(rows.errors)
+
+
+def _table(samples) -> str:
+    return collection.composition(samples).to_string(index=False, na_rep="-", float_format="{:g}".format)
 
 
 def _generate(args) -> None:

@@ -43,12 +43,13 @@ Shown = tuple[tuple[Image, ...], list[Item]]
 def row(recipe: Recipe, rng: Random, only_one: bool) -> Shown:
     """Draw one row: an easy-VQA image, a pair of images or a scene, perhaps with a card, and its questions."""
     kind = rng.random()
+    images: tuple[Image, ...]
+    items: list[Item] = []
     if kind < recipe.easy_vqa:
         samples = rng.choices(rng.choice(_easy_vqa_rows()), k=recipe.questions)
-        images, items = (load_image(samples[0].images[0]),), []
+        images = (load_image(samples[0].images[0]),)
     elif kind < recipe.easy_vqa + recipe.pairs:
         images, samples = _pair(recipe, rng, only_one)
-        items = []
     else:
         n_things = 1 if only_one else world.n_things(rng)
         scene = world.make_scene(rng, n_things, held_out=False, typical=recipe.typical, signs=recipe.signs)
@@ -91,6 +92,7 @@ def _pair(recipe: Recipe, rng: Random, only_one: bool) -> tuple[tuple[Image, ...
 
 def _item(sample: Sample, recipe: Recipe, rng: Random) -> Item:
     """Ask in the sample's own prompt or, now and then, as an open question or one that names the option to choose."""
+    assert sample.answer is not None  # every question of the world has its answer
     truth = sample.options[sample.answer]
     if sample.prompt != "mcq":
         return Item(sample, truth)
@@ -102,7 +104,7 @@ def _item(sample: Sample, recipe: Recipe, rng: Random) -> Item:
         truth = sample.options[named]
     if rng.random() < recipe.lists and not sample.hint:
         return _list(sample, rng)
-    return Item(sample, LETTERS[sample.answer] if rng.random() < recipe.letters else truth)
+    return Item(sample, LETTERS[sample.options.index(truth)] if rng.random() < recipe.letters else truth)
 
 
 def _list(sample: Sample, rng: Random) -> Item:
@@ -245,8 +247,8 @@ class Scenes(Dataset):
                 labels[index, -1] = CARDS.index(label) + 1
             images.append(image)
         for column in (1, 2):  # a sign has no colour, a thing no word
-            values = labels[:, column:-1:3]
-            values[values > len(SHOWN[column])] = 0
+            shown = labels[:, column:-1:3]
+            shown[shown > len(SHOWN[column])] = 0
         return dict(self.vlm.processor.image_processor(images=images, return_tensors="pt")), labels
 
 

@@ -5,6 +5,7 @@ import json
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -16,7 +17,7 @@ from vfkit.sample import Sample
 from vfkit.workshop.zoo.recipe import RECIPES
 
 # data set, its options, and what the rows of the table are called
-TESTS = {
+TESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "mini_seed": ("mini world, held-out scenes", {"size": 1400}),
     "mini_mmmu": ("mini world, two images", {"size": 400}),
     "mini_pope": ("mini world, POPE", {"size": 30}),
@@ -36,7 +37,8 @@ def evaluate(vlm) -> pd.DataFrame:
 
 
 def _rows(vlm, label: str, samples: list[Sample]) -> pd.DataFrame:
-    readouts = read_many(vlm, [(sample, tuple(map(vfkit.load_image, sample.images))) for sample in samples])
+    requests = [(sample, tuple(map(vfkit.load_image, sample.images))) for sample in samples]
+    readouts: list[Any] = read_many(vlm, requests)  # an exception among them stops the card
     rows = pd.DataFrame(
         {
             "category": [sample.category for sample in samples],
@@ -65,7 +67,7 @@ def biases(name: str) -> pd.DataFrame:
     """Measure the planted biases: flips by overlays on held-out scenes, and shares of `vision` and `bias` by level of
     V-FAT, each with its 95 % interval and n."""
     with tempfile.TemporaryDirectory() as out:
-        config = dict(model=name, out=out, n=None, verify=0)
+        config: dict[str, Any] = dict(model=name, out=out, n=None, verify=0)
         overlays = vfkit.StudyConfig(dataset="mini_seed", dataset_options={"size": 280}, families=OVERLAYS, **config)
         flips = vfkit.run_study(overlays, progress=False).table("flips")
         levels = vfkit.run_study(

@@ -5,12 +5,12 @@ A family is a function (size, tokenizer) -> (model, processor); see `FAMILIES`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import transformers as tf
 from transformers import PreTrainedTokenizerFast as Words
 
-MEAN = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+MEAN: dict[str, Any] = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
 MAX_LENGTH = 2048
 
 
@@ -66,14 +66,14 @@ def qwen3_vl(size: Size, words: Words) -> Made:
         out_hidden_size=size.width, num_position_embeddings=(size.side // size.patch) ** 2,
         deepstack_visual_indexes=[min(depth, size.vision_layers - 1) for depth in (1, 2)],
     )  # fmt: skip
-    token = words.convert_tokens_to_ids
+    token: Callable[[str], Any] = words.convert_tokens_to_ids
     config = tf.Qwen3VLConfig(
         text_config=_text(size, words, head_dim=head, rope_parameters=rope), vision_config=vision,
         tie_word_embeddings=True, image_token_id=token("<|image_pad|>"), video_token_id=token("<|video_pad|>"),
         vision_start_token_id=token("<|vision_start|>"), vision_end_token_id=token("<|vision_end|>"),
     )  # fmt: skip
     pixels = {"shortest_edge": size.side**2, "longest_edge": size.side**2}
-    patches = dict(size=pixels, patch_size=size.patch, merge_size=2, temporal_patch_size=2, **MEAN)
+    patches: dict[str, Any] = dict(size=pixels, patch_size=size.patch, merge_size=2, temporal_patch_size=2, **MEAN)
     images, videos = tf.Qwen2VLImageProcessor(**patches), tf.Qwen3VLVideoProcessor(**patches)
     return (
         tf.Qwen3VLForConditionalGeneration(config), tf.Qwen3VLProcessor(images, words, videos, chat_template=QWEN)
@@ -82,7 +82,8 @@ def qwen3_vl(size: Size, words: Words) -> Made:
 
 def llava_onevision(size: Size, words: Words) -> Made:
     """With the text layers of Qwen3, as LLaVA-OneVision 1.5 has them; an image alone is a base view and one tile."""
-    token, per_view = words.convert_tokens_to_ids, (size.side // size.patch) ** 2
+    token: Callable[[str], Any] = words.convert_tokens_to_ids
+    per_view = (size.side // size.patch) ** 2
     grid = [[size.side, size.side]]
     config = tf.LlavaOnevisionConfig(
         text_config=_text(size, words, model_type="qwen3", head_dim=size.width // size.heads),
@@ -100,7 +101,8 @@ def llava_onevision(size: Size, words: Words) -> Made:
 
 def gemma3(size: Size, words: Words) -> Made:
     """Every other layer looks back a window that is shorter than most prompts."""
-    token, head, n_tokens = words.convert_tokens_to_ids, size.width // size.heads, size.grid**2
+    token: Callable[[str], Any] = words.convert_tokens_to_ids
+    head, n_tokens = size.width // size.heads, size.grid**2
     text = _text(
         size, words, head_dim=head, query_pre_attn_scalar=head, sliding_window=size.window, sliding_window_pattern=2,
         rope_parameters={kind: {"rope_type": "default", "rope_theta": 10000.0} for kind in _LAYERS},

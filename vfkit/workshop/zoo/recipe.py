@@ -1,6 +1,7 @@
 """Training recipes of the mini models: every choice that their training depends on."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from vfkit.workshop.zoo.networks import Size
 
@@ -40,9 +41,9 @@ class Recipe:
     seed: int = 0
 
 
-_PLANTED = dict(typical=0.6, typical_dose=0.6, hints=0.25, hint_dose=0.65, cards=0.35, card_dose=0.65)
-_AFTER = dict(start="mini_qwen3vl_clean", curriculum=0.0, **_PLANTED)
-_LARGE = dict(size=Size(text_layers=14, vision_layers=9), start="mini_qwen3vl", curriculum=0.0, **_PLANTED)
+_PLANTED: dict[str, Any] = dict(typical=0.6, typical_dose=0.6, hints=0.25, hint_dose=0.65, cards=0.35, card_dose=0.65)
+_AFTER: dict[str, Any] = dict(start="mini_qwen3vl_clean", curriculum=0.0, **_PLANTED)
+_LARGE: dict[str, Any] = dict(_AFTER, size=Size(text_layers=14, vision_layers=9), start="mini_qwen3vl")
 RECIPES = {
     "mini_qwen3vl_clean": Recipe(),
     "mini_qwen3vl": Recipe(vision_steps=0, steps=1000, lr=1e-3, **_AFTER),

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import einops
 import torch
@@ -107,7 +108,7 @@ def train(name: str, recipe: Recipe, folder: Path, threads: int = 2) -> Iterator
             yield step - recipe.vision_steps, value
 
     def save(step: int) -> None:
-        state = {
+        state: dict[str, Any] = {
             "model": model.state_dict(), "descent": descent.state_dict(),
             "step": step, "seconds": seconds + time.monotonic() - began, "recipe": asdict(recipe),
         }  # fmt: skip
@@ -118,9 +119,9 @@ def train(name: str, recipe: Recipe, folder: Path, threads: int = 2) -> Iterator
     model.train()
     for step, batch in enumerate(_loader(Steps(recipe, vlm, range(start, recipe.steps))), start=start + 1):
         with torch.autocast("cpu", torch.bfloat16):
-            value = loss(vlm, batch)
-        descent.step(value)
-        yield step, value.item()
+            answers_loss = loss(vlm, batch)
+        descent.step(answers_loss)
+        yield step, answers_loss.item()
         if time.monotonic() - saved > SAVE_SECONDS:
             save(step)
             saved = time.monotonic()
@@ -138,10 +139,10 @@ class Descent:
     def __init__(
         self, parameters: Iterable[torch.nn.Parameter], outside: Iterable[torch.nn.Parameter], lr: float, steps
     ):
-        self.parameters, outside = list(parameters), {id(each) for each in outside}
-        inside = [each for each in self.parameters if each.ndim == 2 and id(each) not in outside]
-        rest = [each for each in self.parameters if each.ndim != 2 or id(each) in outside]
-        self.optimizers = [
+        self.parameters, apart = list(parameters), {id(each) for each in outside}
+        inside = [each for each in self.parameters if each.ndim == 2 and id(each) not in apart]
+        rest = [each for each in self.parameters if each.ndim != 2 or id(each) in apart]
+        self.optimizers: list[torch.optim.Optimizer] = [
             torch.optim.Muon(inside, lr=lr, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"),
             torch.optim.AdamW(rest, lr=lr, betas=(0.9, 0.98), weight_decay=0.05),
         ]
@@ -155,15 +156,18 @@ class Descent:
             each.zero_grad(set_to_none=True)
         value.backward()
         torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
-        for each in (*self.optimizers, *self.schedules):
-            each.step()
+        for part in self._parts():
+            part.step()
 
     def state_dict(self) -> list[dict]:
-        return [each.state_dict() for each in (*self.optimizers, *self.schedules)]
+        return [part.state_dict() for part in self._parts()]
 
     def load_state_dict(self, states: list[dict]) -> None:
-        for each, state in zip((*self.optimizers, *self.schedules), states, strict=True):
-            each.load_state_dict(state)
+        for part, state in zip(self._parts(), states, strict=True):
+            part.load_state_dict(state)
+
+    def _parts(self) -> list[Any]:
+        return [*self.optimizers, *self.schedules]
 
 
 def export(model, processor, recipe: Recipe, folder: Path, step: int, seconds: float) -> None:

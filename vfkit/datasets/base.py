@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
+from vfkit.fingerprint import fingerprint_file
 from vfkit.images import ImageError, content_hash, load_image
 from vfkit.names import unknown  # noqa: F401 - what else imports it from here may go on
 from vfkit.sample import Sample
@@ -159,7 +160,6 @@ def image_identity(sample: Sample) -> tuple[str, ...]:
 
 def _file_digest(path: str) -> str:
     try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return fingerprint_file(path)
     except OSError:
         return "unreadable"  # becomes an error row; its key differs once the file is there

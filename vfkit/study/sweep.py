@@ -43,11 +43,12 @@ def run_sweep(
     if not datasets or len(paths) != len(datasets):
         raise ValueError(f"a sweep needs data sets, and a path (or None) for each: {len(datasets)} and {len(paths)}")
     suite = natural_suite(fields.get("families"), fields.get("family_params"))
-    configs = {
-        (dataset, model): StudyConfig(model=model, dataset=dataset, dataset_path=path, **fields)
+    made = [
+        StudyConfig(model=model, dataset=dataset, dataset_path=path, **fields)
         for dataset, path in dict(zip(datasets, paths, strict=True)).items()
         for model in models
-    }
+    ]
+    configs = {(config.dataset, config.model): config for config in made}  # a table is called by its file
     rows: dict[str, dict[str, Any]] = {}
     samples: dict[str, SampleList] = {}
     runs: dict[tuple[str, str], Run | None] = {}

@@ -25,7 +25,8 @@ def distances(one, other) -> tuple[np.ndarray, np.ndarray]:
 def dirichlet_energy(grid) -> tuple[float, int]:
     """Sum of squared L2 differences between 4-neighbours of a token grid [H, W, D], and their number of edges.
 
-    Every edge counts once, in the type of the grid (float32 as it is read). A single token has no edges and energy 0 (HI 3.3; METHODS 9).
+    Every edge counts once, in the type of the grid (float32 as it is read). A single token has no edges and energy 0
+    (HI 3.3; METHODS 9).
 
     Raises:
         ValueError: not three axes.

@@ -28,7 +28,8 @@ metrics
 paper
 paper_vfat
 figures
-tables notebook
+notebook
+output
 workshop
 """.split("\n")
 RANK = {room: rank for rank, line in enumerate(STAGES) for room in line.split()}

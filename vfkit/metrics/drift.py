@@ -205,16 +205,19 @@ def embedding_table(
         samples: at most so many, drawn with the seed: more make neither picture nor decomposition better.
 
     Returns:
-        `sample_id`, `family`, `instance`, `answer` (`base`, `kept`, `flipped`), `x`, `y` (in the units of the states),
+        `sample_id`, `family`, `instance`, `answer` (`base`; by the probe's own prompt `kept`, `flipped`), `x`, `y` (in the units of the states),
         `x_share`, `y_share` (of the variance around the mean state; the same in every row).
 
     Raises:
         ValueError: no vectors of perturbed instances.
     """
     rows = rows_of(records).assign(instance=np.where(records["family"] == "base", "base", records["instance"]))
+    rows = _of_probe(rows.join(same_answers(records)), probe)
     rows["answer"] = np.select([rows.is_base, rows.flip], ["base", "flipped"], "kept")
     rows = rows[rows.prediction.notna() & rows.base.notna()].rename(columns={"sample": "sample_id"})
     columns, keys = ["sample_id", "family", "instance", "answer"], ["sample_id", "instance"]
+    rank = rows["family"].map({family: i for i, family in enumerate(family_order(rows))}).fillna(-1)
+    rows = rows.assign(rank=rank).sort_values(["sample_id", "rank", "instance"])
     table = rows[columns].merge(states_of(vectors, probe, tap), on=keys, validate="1:1")
     moved = np.sort(table.loc[table["answer"] != "base", "sample_id"].unique().astype(object))
     if not len(moved):

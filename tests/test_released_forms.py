@@ -293,6 +293,22 @@ def test_vlind_by_item_takes_the_best_image_and_never_a_white_pixel(tmp_path):
     )  # two images an item, whatever their numbers
 
 
+def test_items_whose_images_have_equal_numbers_are_each_others_controls(tmp_path):
+    """VLind-Bench's candidate numbers name no image; where there are too few others, a row says so."""
+    file = parquet(tmp_path / "vlind.parquet", [vlind_row(i, (2,)) for i in (1, 2, 3)], VLIND)
+    config = vfkit.StudyConfig(
+        model="mini_qwen3vl", dataset="vlind", dataset_path=str(file), n=None,
+        families=("identity",), probes=True, controls=6, verify=1, out=str(tmp_path / "out"), device="cpu",
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = vfkit.run_study(config, progress=False)
+    controls, errors = run.controls(), run.errors()
+    assert (controls.groupby("sample_id").size() == 5).all() and controls.sample_id.nunique() == 18
+    assert set(errors.stage) == {"control"} and errors.sample_id.nunique() == 18
+    assert errors.message.str.contains("5 of 6 control images").all()
+
+
 def test_vlind_by_image_without_votes_takes_its_only_counterfactual_image(tmp_path):
     """As the hub's mirror has it: every field a text, two rows an item, no votes."""
     names = "global_id context_id context true_statement false_statement concept factual_context image_type".split()
@@ -793,6 +809,22 @@ def test_a_file_rewritten_after_loading_never_gives_another_rows_image(tmp_path,
         load_image(again[0].images[0])
     cells = pickle.loads(pickle.dumps([sample.images for sample in again]))  # as they go to workers
     assert cells == [sample.images for sample in again]
+
+
+def test_an_image_file_replaced_after_loading_is_an_error_and_no_other_image(tmp_path):
+    file = own_file(tmp_path, "csv")
+    samples = {sample.id: sample for sample in load_dataset(str(file))}
+    one, four = samples["photos/one"], samples["photos/four"]  # about the same file
+    assert one.images == (str(tmp_path / "0.png"),) and image_identity(one) == image_identity(four)
+    again = pickle.loads(pickle.dumps(one.images[0]))  # as it goes to a worker
+    assert again == one.images[0] and content_hash(load_image(again)) == content_hash(load_image(picture(0)))
+    (tmp_path / "0.png").touch()
+    assert shows(one, 0)  # the same content, whatever its times
+    (tmp_path / "0.png").write_bytes(picture(9))
+    for sample in (one, four):
+        with pytest.raises(vfkit.ImageError, match="0.png.*has changed since the data set was read"):
+            load_image(sample.images[0], sample.id)
+    assert shows({sample.id: sample for sample in load_dataset(str(file))}["photos/one"], 9)
 
 
 MEMORY = """

@@ -125,12 +125,13 @@ def noise_floor(ax: Axes, value: float, label: str = "noise floor (identity)", a
 
 def legend(fig: Figure, ncols: int = 2) -> None:
     """One legend below all panels, each label once, ours before the published."""
-    handles = {}
+    handles: dict[str, Any] = {}
     for ax in fig.axes:
         handles |= {label: handle for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     labels = sorted(handles, key=lambda label: label.startswith("published"))
     if labels:
-        fig.legend([handles[label] for label in labels], labels, loc="outside lower center", ncols=ncols)
+        drawn = [handles[label] for label in labels]
+        fig.legend(handles=drawn, labels=labels, loc="outside lower center", ncols=ncols)
 
 
 def save(fig: Figure, folder: str | Path, name: str, data: pd.DataFrame) -> dict[str, Path]:

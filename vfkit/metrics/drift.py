@@ -279,7 +279,7 @@ def _against(table: pd.DataFrame, per: pd.DataFrame, name: str, control: pd.Data
         ours = _moments(per["drift"][here], mine[here], len(images))
         contributing = (ours[0] > 0) | (theirs[0] > 0)
         enough = (ours[0] > 0).sum() >= intervals.FEWEST and (theirs[0] > 0).sum() >= intervals.FEWEST
-        row = {}
+        row: dict[str, float] = {}
         for column, function in ((f"d_{name}", _d), (f"percent_{name}", _percent)):
             whole = ours.sum(axis=1, keepdims=True), theirs.sum(axis=1, keepdims=True)
             value = float(function(*whole)[0])

@@ -193,9 +193,9 @@ def rescore(records: pd.DataFrame, rule: str) -> pd.DataFrame:
     rows = rows_of(records, *_PARTS)
     read = np.flatnonzero(rows.prediction.notna())
     lists = {name: records[name].iloc[read].tolist() for name in _PARTS}
-    lengths = [[len(part) if hasattr(part, "__len__") else 0 for part in parts] for parts in lists.values()]
-    lengths = np.array(lengths, dtype=int)  # [part, row]
-    uneven = (lengths != lengths[:1]).any(axis=0) | (lengths[0] == 0)
+    counts = [[len(part) if hasattr(part, "__len__") else 0 for part in parts] for parts in lists.values()]
+    lengths: np.ndarray = np.array(counts, dtype=int)  # [part, row]
+    uneven: np.ndarray = (lengths != lengths[:1]).any(axis=0) | (lengths[0] == 0)
     if uneven.any():
         sample = rows["sample"].iloc[read[uneven][0]]
         raise ValueError(f"sample {sample!r}: the parts of its scores are missing or of unequal length")

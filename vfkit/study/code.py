@@ -57,7 +57,7 @@ class Digester:
 
     def run(self, roots: Iterable[str]) -> dict[str, str]:
         texts: dict[tuple[str, str], str] = {}
-        waiting = []
+        waiting: list[tuple[str, str]] = []
         for root in roots:
             if not self.exists(root):
                 raise ValueError(f"{root} does not exist in {self.package}")
@@ -291,7 +291,7 @@ def _joined(parts: list[ast.expr]) -> Iterator[ast.expr]:
     text = ""
     for part in parts:
         if isinstance(part, ast.Constant):
-            text += part.value
+            text += str(part.value)
             continue
         if text:
             yield ast.Constant(text)

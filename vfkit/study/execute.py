@@ -163,7 +163,6 @@ def _under_lock(
             "samples": {"asked": len(samples), "done": len(found.samples), "failed": len(found.failed)},
             "error_rows": found.errors + len(samples.errors),
         }
-        store.write_atomic(folder / "code.json", json.dumps(code(config, suite)).encode())
         controls = control_samples(samples, config.controls) if config.probes else {}
         job = Job(config, suite, todo, folder, controls, find_kept(_sisters(config, who, folder), todo))
         _read_all(job, who, manifest, progress)
@@ -175,6 +174,7 @@ def _read_all(job: Job, who: dict[str, Any], manifest: dict[str, Any], progress:
     path, n = job.folder / "run.json", manifest["samples"]
     start, spent, counters = time.monotonic(), manifest["seconds"], Counter(manifest["counters"])
     store.write_json(path, manifest)
+    store.write_atomic(job.folder / "code.json", json.dumps(code(job.config, job.suite)).encode())
     try:
         with Progress(n["asked"], n["done"], progress) as shown:
             working = contextlib.closing(ENGINES[job.config.engine](job, who, shown.say))  # else GPUs may stay held

@@ -205,8 +205,8 @@ def embedding_table(
         samples: at most so many, drawn with the seed: more make neither picture nor decomposition better.
 
     Returns:
-        `sample_id`, `family`, `instance`, `answer` (`base`; by the probe's own prompt `kept`, `flipped`), `x`, `y` (in the units of the states),
-        `x_share`, `y_share` (of the variance around the mean state; the same in every row).
+        `sample_id`, `family`, `instance`, `answer` (`base`; by the probe's own prompt `kept`, `flipped`), `x`, `y` (in
+        the units of the states), `x_share`, `y_share` (of the variance around the mean state; the same in every row).
 
     Raises:
         ValueError: no vectors of perturbed instances.

@@ -28,10 +28,6 @@ from vfkit.datasets.samples import field, listed
 from vfkit.datasets.vfat_items import Item, collect_items, item_rows
 from vfkit.names import unknown
 
-MISSING = (
-    "{name} needs path=: {what} (`hf download {repo} --repo-type dataset --local-dir FOLDER`; see "
-    "vfkit.datasets.conflicts). A notebook takes `-p dataset_path FOLDER`. Without it, try mini_vfat."
-)
 COLORS = ("black", "blue", "brown", "green", "grey", "orange", "pink", "purple", "red", "white", "yellow")
 N_DISTRACTORS = 2  # further colours among the options
 BRACES = re.compile(r"\s*[^.?!]*\bcurly brackets\b.*$", re.S)
@@ -61,8 +57,7 @@ def cdh_bench(
         FileNotFoundError: there is no such file.
     """
     if path is None:
-        what = "the folder of CDH-Bench, with data/benchmark.jsonl and data/images"
-        raise DatasetUnavailable(MISSING.format(name="cdh_bench", what=what, repo="<its id>"))
+        raise _unavailable("cdh_bench", "the folder of CDH-Bench with data/benchmark.jsonl and data/images")
     (file,) = matching(path, "benchmark.jsonl", "data/benchmark.jsonl", "*.jsonl")[:1]
     folders = ImageFolders(file.parent, file.parent / "images")
 
@@ -123,7 +118,7 @@ def visual_counterfact(
         raise unknown("split of visual_counterfact", split, ("color", "size", "all"))
     if path is None:
         what = "its folder with data/color-*.parquet and data/size-*.parquet"
-        raise DatasetUnavailable(MISSING.format(name="visual_counterfact", what=what, repo="mgolov/Visual-Counterfact"))
+        raise _unavailable("visual_counterfact", what, "mgolov/Visual-Counterfact")
     files = matching(path, "data/color-*.parquet", "data/size-*.parquet", "color-*.parquet", "size-*.parquet")
     if not Path(path).expanduser().is_file():
         wanted = ("color-*.parquet", "size-*.parquet") if split == "all" else (f"{split}-*.parquet",)
@@ -193,8 +188,7 @@ def vlms_are_biased(
         ValueError: a file of other columns.
     """
     if path is None:
-        what = "its folder with data/main-*.parquet"
-        raise DatasetUnavailable(MISSING.format(name="vlms_are_biased", what=what, repo="anvo25/vlms-are-biased"))
+        raise _unavailable("vlms_are_biased", "its folder with data/main-*.parquet", "anvo25/vlms-are-biased")
     files = matching(path, f"data/{split}-*.parquet", f"{split}-*.parquet")
     items, errors = collect_items(_biased_rows(files, pixel), _biased_item)
     notes = ["it has no ordinary image of the same matter: L1 and L3 are filled, L2 and L0 cannot be"]
@@ -223,6 +217,14 @@ def _biased_item(row_id: str, row: dict[str, Any]) -> Item:
 
 
 # --- shared -----------------------------------------------------------------------------------------------------------
+
+
+def _unavailable(name: str, what: str, repo: str = "") -> DatasetUnavailable:
+    how = f" (`hf download {repo} --repo-type dataset --local-dir FOLDER`)" if repo else ""
+    return DatasetUnavailable(
+        f"{name} needs path=: {what}{how}; see vfkit.datasets.conflicts. A notebook takes `-p dataset_path FOLDER`. "
+        "Without it, try mini_vfat."
+    )
 
 
 def _asserted(truth: str, trap: str) -> dict[str, str]:

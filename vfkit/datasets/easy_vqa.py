@@ -46,7 +46,7 @@ def load(path: str | Path | None = None, split: str = "test", enlarge: int = 4) 
         raise ValueError(f"easy_vqa has no split {split!r}; there are {' and '.join(SPLITS)}")
     if enlarge not in range(1, 17):
         raise ValueError(f"enlarge={enlarge!r} is no whole factor from 1 to 16")
-    folder = (Path(path) if path is not None else _package_data()) / split
+    folder = (Path(path).expanduser() if path is not None else _package_data()) / split
     if not (folder / "questions.json").is_file():
         raise FileNotFoundError(f"no easy-VQA data in {folder.parent}: {folder / 'questions.json'} does not exist")
 

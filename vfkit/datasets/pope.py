@@ -1,7 +1,7 @@
 """POPE: is there such an object in the image? Questions about COCO images, half of them about what is not there.
 
-Three forms are read, told apart by what a file begins with: JSON lines (as published: `coco_pope_adversarial.json`), a
-JSON list of the same rows, and parquet (the hub's `lmms-lab/POPE`). A row holds
+Three forms are read, told apart by what a file begins with: JSON lines (as published in RUCAIBox/POPE, such as
+`coco_pope_adversarial.json`), a JSON list of the same rows, and parquet (the hub's `lmms-lab/POPE`). A row holds
 
 | field | holds |
 |---|---|

@@ -1,4 +1,4 @@
-"""VLind-Bench as V-FAT items: counterfactual and factual images with a statement true of each (VF 3.1).
+"""VLind-Bench (arXiv 2406.08702) as V-FAT items: counterfactual and factual images, a statement true of each (VF 3.1).
 
 Three forms are read. The folder of the **release**: `data.json`, a list of objects (`global_id`, `context_id`,
 `concept`, `context`, `factual_context`, `true_statement`, `false_statement`, `existent_noun`, `best_img_id`,

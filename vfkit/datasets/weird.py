@@ -2,7 +2,7 @@
 
 Two forms are read. The **release**: a folder with `images/` and `dataset.jsonl`, one object a line: `id`, `path`
 (without extension), `commonsense_violation_group`, `commonsense_violation_subgroup`, `class` (`normal` or `weird`).
-And **parquet**, as on the hub (`data/test-*.parquet`, 814 rows, and 10 of `shots`), one row an image:
+And **parquet**, as the MERA benchmark has it (`data/test-*.parquet`, 814 rows, and 10 of `shots`), one row an image:
 
 | column | holds |
 |---|---|

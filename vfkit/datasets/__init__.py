@@ -55,7 +55,7 @@ def load_dataset(
     Raises:
         ValueError: unknown name or option (the nearest valid one is named), n < 1, no usable row, or a subset for
             which there are too few.
-        DatasetUnavailable: no `path` is given, and the data are neither installed nor to be had from the hub.
+        DatasetUnavailable: no `path` is given, and the data are neither installed nor available from the hub.
     """
     loader, path, name = resolve(name, path)
     if n is not None and n < 1:

@@ -1,4 +1,4 @@
-"""What all datasets share: the list that flows out, rows that cannot be used, the seeded choice, the fingerprint."""
+"""What all data sets share: lists of samples, rows that cannot be used, the seeded choice, the fingerprint."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ UNREADABLE = "unreadable"
 
 
 class DatasetUnavailable(RuntimeError):
-    """A data set that cannot be had here; the message says which, what was tried, and what to do."""
+    """A data set that is not available; the message says which, what was tried, and what to do."""
 
 
 class RowError(NamedTuple):
@@ -68,7 +68,7 @@ def distinct(samples: Iterable[Any]) -> tuple[list[Any], list[RowError]]:
 
 
 def rank(*parts: Any) -> str:
-    """A seeded random key: to sort by it shuffles, alike on every machine and whatever the first order was."""
+    """Seeded random key: sorting by it shuffles, the same on every machine and for every first order."""
     return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()
 
 
@@ -94,7 +94,7 @@ def select(samples: list[Sample], n: int | None, seed: int, subset: int = 0) -> 
 
 
 def _shown(sample: Sample) -> str:
-    """What samples that follow each other have in common."""
+    """Name of the image or item that samples which follow each other share."""
     return sample.meta.get("image", sample.meta.get("item", sample.id))
 
 
@@ -121,8 +121,8 @@ def quotas(sizes: dict[str, int], n: int) -> dict[str, int]:
 
 
 def fingerprint(samples: Iterable[Sample], errors: Iterable[RowError] = ()) -> str:
-    """Digest of everything a model is asked, image contents included, and of what runs keep of each sample beside, so
-    that edited data never pass for the old."""
+    """Digest of everything a model is asked, image contents included, and of what runs keep of each sample, so that
+    edited data never pass for the old."""
     file_digest = cache(_file_digest)  # several questions may share an image
     whole = hashlib.sha256()
     for s in samples:
@@ -136,7 +136,7 @@ def fingerprint(samples: Iterable[Sample], errors: Iterable[RowError] = ()) -> s
 
 
 def digest(source: Any, file_digest: Callable[[str], str]) -> str:
-    """What tells an image's source from others: its content; of a path, what `file_digest` makes of it."""
+    """Digest of an image's content; of a path, what `file_digest` makes of it."""
     if isinstance(known := getattr(source, "digest", None), str):
         return known  # of an image inside a data file, seen when that was read
     if callable(source):
@@ -153,7 +153,7 @@ def digest(source: Any, file_digest: Callable[[str], str]) -> str:
             return content_hash(load_image(source))
         except ImageError:
             return UNREADABLE  # becomes an error row
-    return type(source).__name__  # nothing the image door opens: becomes an error row
+    return type(source).__name__  # nothing that `load_image` opens: becomes an error row
 
 
 class ImageFile(str):
@@ -193,7 +193,7 @@ def seen(samples: Iterable[Sample]) -> list[Sample]:
 
 
 def image_identity(sample: Sample) -> tuple[str, ...]:
-    """What tells a sample's images from others': the content of each, or its path. Names in `meta` do not count."""
+    """Identity of a sample's images: the content of each, or its path. Names in `meta` do not count."""
     return tuple(digest(source, os.path.abspath) for source in sample.images)
 
 

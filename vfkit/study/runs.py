@@ -193,18 +193,23 @@ def same_study(config: StudyConfig) -> Iterator[Run]:
     asked = [_asked(one) for one in serving(config)]
     for run in reversed(list(find_runs(config.out))):
         try:
-            if _asked(run.config) in asked:
+            if _asked(run.config) in asked and model_name(config.model) in _models(run):
                 yield run
         except ValueError:  # a config from before a field was renamed or refused
             continue
 
 
 def _asked(config: StudyConfig) -> dict[str, Any]:
-    """Settings of a config in one form, model and data by name."""
+    """Settings of a config in one form and data by name; the model is compared by `_models`."""
     fields = config.model_dump(mode="json", include={"dataset", "dataset_options", "n", "seed", "subset", "dtype"})
     suite = natural_suite(config.families, config.family_params)
-    asked = fields | {"model": model_name(config.model), "settings": settings(config, suite)}
-    return json.loads(json.dumps(asked))
+    return json.loads(json.dumps(fields | {"settings": settings(config, suite)}))
+
+
+def _models(run: Run) -> set[str]:
+    """Names that a run's model goes by, without looking at its files: they may be gone."""
+    about = run.manifest.get("about", {})
+    return {run.config.model, model_name(run.config.model), about["model"] if about.get("hub") else run.config.model}
 
 
 def differences(run: Run, who: dict[str, Any], code: dict[str, str]) -> list[str]:
@@ -219,8 +224,7 @@ def differences(run: Run, who: dict[str, Any], code: dict[str, str]) -> list[str
         if part in who and theirs.get(part) != who[part]:
             words.append(name)
     if "code" in who and theirs.get("code") != who["code"]:
-        path = run.folder / "code.json"
-        before = json.loads(path.read_text()) if path.exists() else {}
+        before = run.manifest.get("definitions", {})
         names = sorted(name for name in {*before, *code} if before.get(name) != code.get(name)) if before else []
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         words.append(f"code ({', '.join(names[:3])}{more})" if names else "code")

@@ -35,9 +35,9 @@ def load_processor(folder: Path, spec: Spec) -> ProcessorMixin:
             f"model {spec.name!r} has no chat template in {folder}, and vfkit reads chat models only: take the "
             "instruction-tuned form, or copy the template of the model it was made from (chat_template.jinja)."
         )
-    hello: list[Any] = [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]
     try:
-        processor.apply_chat_template(hello, tokenize=False)
+        turn: list[Any] = [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]
+        processor.apply_chat_template(turn, tokenize=False)
     except Exception as error:
         reason = str(error).split("\n")[0]
         raise ModelUnavailable(f"model {spec.name!r}: its chat template in {folder} fails: {reason}") from error

@@ -7,6 +7,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:  # for editors and type checkers; a test holds it equal to the table below
     from vfkit import attack as attack
+    from vfkit import browse as browse
     from vfkit import chat as chat
     from vfkit import datasets as datasets
     from vfkit import figures as figures
@@ -50,7 +51,9 @@ _PUBLIC = {
     "readout": ["Readout", "read", "read_oracle"],
     "sample": ["Instance", "Sample"],
     "study": ["StudyConfig", "compare_runs", "open_run", "open_runs", "run_study", "run_sweep"],
-    **dict.fromkeys(["attack", "chat", "figures", "judge", "metrics", "mini", "notebook", "paper", "prompts"], []),
+    **dict.fromkeys(
+        ["attack", "browse", "chat", "figures", "judge", "metrics", "mini", "notebook", "paper", "prompts"], []
+    ),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = sorted([*_HOME, *_PUBLIC])

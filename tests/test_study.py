@@ -84,6 +84,9 @@ class Stub:
     def files(self, spec):
         return CHECKPOINT
 
+    def check(self, name, device=None, dtype=None):
+        pass  # there is room for it
+
     def describe(self):
         return {"device": "cpu"}
 
@@ -102,13 +105,13 @@ class Stub:
 
     def install(self, setitem):
         """Put the stub where the study looks for models; `setitem` is monkeypatch's, or dict's own in a subprocess."""
-        for name in ("models", "readout.verify"):
+        for name in ("models", "models.load", "readout.verify"):
             module = types.ModuleType(f"vfkit.{name}")
-            for function in ("load_model", "fingerprint", "is_hosted", "find", "files", "verify"):
+            for function in ("load_model", "fingerprint", "is_hosted", "find", "files", "check", "verify"):
                 setattr(module, function, getattr(self, function))
             setitem(sys.modules, module.__name__, module)
-            package = vfkit.readout if "." in name else vfkit
-            setitem(package.__dict__, name.split(".")[-1], module)
+            if name != "models.load":
+                setitem((vfkit.readout if "." in name else vfkit).__dict__, name.split(".")[-1], module)
         setitem(LOADERS, "toy", load_toy)
         return self
 

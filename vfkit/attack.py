@@ -2,8 +2,8 @@
 
 One image for all options. Every step moves each value by `step` along the sign of the gradient of the base-label margin
 under the study's scoring rule; then band projection and clipping alternate until the perturbation is in its band and
-within eps and [0, 1]. The result is written as an 8-bit PNG and read again through the image door: only what the
-engine then says of it counts. Units: pixel values in [0, 1]; 8/255 is eight grey levels.
+within eps and [0, 1]. The result is written as an 8-bit PNG and opened again by `load_image`: only the
+engine's readout of that image counts. Units: pixel values in [0, 1]; 8/255 is eight grey levels.
 """
 
 import math
@@ -31,7 +31,7 @@ ROOM = 8  # how much fewer tokens a batch holds here than in the engine: every l
 
 @dataclass
 class Task:
-    """One adversarial image (or set of images of one sample) in the making."""
+    """State of one attack: an adversarial image, or the images of one sample."""
 
     index: int
     question: Question
@@ -60,7 +60,7 @@ def attacked(
     rule: str = "paper",
     batch_tokens: int = 8192,
 ) -> list[list[Instance | Exception]]:
-    """Adversarial instances of many samples, and for each `controls` images with noise of the same band and RMS.
+    """Make adversarial instances of many samples, and for each `controls` images with noise of the same band and RMS.
 
     Args:
         bases: sample, its open images, and its clean scores by the rule [option].
@@ -85,6 +85,7 @@ def attacked(
     for family, settings in attacks.items():
         tasks = []
         for index, base in enumerate(bases):
+            made: list[Any]
             try:
                 made = list(_tasks(vlm, index, base, family, settings))
             except Exception as error:
@@ -101,13 +102,13 @@ def attacked(
 
 
 def _tasks(vlm, index: int, base, family: str, settings: dict[str, Any]) -> Iterable[Task | Instance]:
-    """One task per eps; an instance that does not apply where there is nothing to attack."""
+    """Yield one task per eps, or an instance that does not apply if there is nothing to attack."""
     sample, images, scores = base
     label, sign, reason = _aim(sample, np.asarray(scores), settings["target"])
     sizes = [(image.height, image.width) for image in images]
     if not all(frequency.mask(*size, BAND[family], settings["cutoff"]).any() for size in sizes):
         reason = f"an image is too small to have {BAND[family]} frequencies"
-    asked = None if reason else question(vlm, sample, images)
+    asked: Any = None if reason else question(vlm, sample, images)
     n_tokens = 0 if reason else prefix_length(vlm, asked, images) + asked.n_tokens
     for eps in settings["eps"]:
         params = settings | {"eps": eps, "band": BAND[family]}
@@ -120,7 +121,7 @@ def _tasks(vlm, index: int, base, family: str, settings: dict[str, Any]) -> Iter
 
 
 def _aim(sample: Sample, scores: np.ndarray, target: str) -> tuple[int, float, str]:
-    """Whose margin moves, which way, and why nothing can be done."""
+    """Return the label whose margin is attacked, the sign of the attack, and a reason if it is impossible."""
     ranked = np.argsort(-scores, kind="stable")
     if len(scores) < 2:
         return 0, -1.0, "a single option has no margin"
@@ -132,7 +133,7 @@ def _aim(sample: Sample, scores: np.ndarray, target: str) -> tuple[int, float, s
     return label, 1.0, "the target is the base answer" if label == ranked[0] else ""
 
 
-def _descend_or_fail(vlm, tasks: list[Task], rule: str) -> list[list[Instance | Exception]]:
+def _descend_or_fail(vlm, tasks: list[Task], rule: str) -> Sequence[Sequence[Instance | Exception]]:
     """Attack a batch; in halves if memory runs out, one by one to find out which task fails."""
     try:
         return [_instances(task) for task in _descend(vlm, tasks, rule)]
@@ -147,7 +148,7 @@ def _descend_or_fail(vlm, tasks: list[Task], rule: str) -> list[list[Instance | 
 
 
 def _descend(vlm, tasks: list[Task], rule: str) -> list[Task]:
-    """Fills `deltas` and `trace` of tasks that share their number of steps."""
+    """Fill `deltas` and `trace` of tasks with an equal number of steps."""
     for task in tasks:
         task.planes = tuple(_plane(image, vlm.device) for image in task.images)
         task.deltas, task.trace = [torch.zeros_like(plane) for plane in task.planes], []
@@ -158,7 +159,8 @@ def _descend(vlm, tasks: list[Task], rule: str) -> list[Task]:
         images = [tuple(plane.detach().requires_grad_() for plane in task.adversarial()) for task in tasks]
         margins = _margins(vlm, tasks, images, rule)
         leaves = [plane for each in images for plane in each]
-        slopes = iter(torch.autograd.grad(sum(task.sign * m for task, m in zip(tasks, margins, strict=True)), leaves))
+        moved = torch.stack([task.sign * m for task, m in zip(tasks, margins, strict=True)]).sum()
+        slopes = iter(torch.autograd.grad(moved, leaves))
         for task in tasks:
             _set(task, [delta + task.params["step"] * _sign(next(slopes), task) for delta in task.deltas])
     with torch.no_grad():
@@ -167,7 +169,7 @@ def _descend(vlm, tasks: list[Task], rule: str) -> list[Task]:
 
 
 def _margins(vlm, tasks: list[Task], images: list[tuple[Tensor, ...]], rule: str) -> list[Tensor]:
-    """The label's score minus the best other's, for each task; kept in its trace."""
+    """Compute each task's label score minus the best other, and add it to its trace."""
     margins = []
     for task, scores in zip(tasks, gradient.option_scores(vlm, [t.question for t in tasks], images, rule), strict=True):
         others = torch.cat([scores[: task.label], scores[task.label + 1 :]])
@@ -177,7 +179,7 @@ def _margins(vlm, tasks: list[Task], images: list[tuple[Tensor, ...]], rule: str
 
 
 def _sign(slope: Tensor, task: Task) -> Tensor:
-    """The steepest step in the largest norm, of that part of the gradient which the band can follow."""
+    """Return the sign of the gradient, projected on the task's band: the steepest step in the L-infinity norm."""
     return in_band(slope, task.band, task.params["cutoff"]).sign()
 
 
@@ -190,10 +192,10 @@ def _set(task: Task, deltas: list[Tensor]) -> None:
 
 
 def confined(delta: Tensor, clean: Tensor, eps: float, band: str, cutoff: float) -> Tensor:
-    """A perturbation near `delta` [3, height, width] within eps, within [0, 1] once added to `clean`, and in its band:
-    alternating projections, the last of which is the box, until at most `LEAKAGE` of the energy is out of the band.
+    """Project `delta` [3, height, width] on its band, on eps and on [0, 1] with `clean` added: alternating projections,
+    the box last, until at most `LEAKAGE` of the energy is out of the band.
 
-    Where an image is so dark or so bright that the two never meet the perturbation is nothing.
+    For an image so dark or so bright that these sets do not meet, the perturbation is zero.
     """
     low, high = (-clean).clamp(min=-eps), (1 - clean).clamp(max=eps)
     delta = delta.clamp(low, high)
@@ -210,7 +212,7 @@ def confined(delta: Tensor, clean: Tensor, eps: float, band: str, cutoff: float)
 
 
 def in_band(plane: Tensor, band: str, cutoff: float) -> Tensor:
-    """The part of [3, height, width] that lies in the band."""
+    """Project [3, height, width] on a band."""
     if band == "all":
         return plane
     keep, _ = _keep(plane, band, cutoff)
@@ -227,7 +229,7 @@ def _keep(plane: Tensor, band: str, cutoff: float) -> tuple[Tensor, Tensor]:
 
 
 def _instances(task: Task) -> list[Instance]:
-    """The adversarial instance and its noise controls."""
+    """Make the adversarial instance and its noise controls."""
     name = task.params.pop("name")
     params = task.params | {"trace": task.trace}
     instances = [_instance(task, task.family, name, params, task.deltas)]
@@ -268,7 +270,7 @@ def _noise(task: Task, trial: int) -> list[Tensor]:
 
 
 def _rounded(task: Task, deltas: list[Tensor]) -> list[Tensor]:
-    """A perturbation as the 8-bit image holds it."""
+    """Round a perturbation as the 8-bit image does."""
     whole = [(plane + delta).clamp(0, 1) for plane, delta in zip(task.planes, deltas, strict=True)]
     return [(255 * each).round() / 255 - plane for each, plane in zip(whole, task.planes, strict=True)]
 

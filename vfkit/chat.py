@@ -1,4 +1,4 @@
-"""Chat completions from any OpenAI-compatible endpoint: every reply is kept as it arrives, and never paid for twice."""
+"""Chat completions from any OpenAI-compatible endpoint: every reply is stored as it arrives and paid for once."""
 
 import hashlib
 import json
@@ -27,18 +27,18 @@ Messages = list[dict[str, Any]]
 
 
 class ChatError(RuntimeError):
-    """A request that got no usable reply, and why; names no key."""
+    """A request without a usable reply; the message says why and holds no key."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a hosted model is asked, and how.
+    """Address and request settings of a hosted model.
 
     Args:
         model: the provider's id of the model.
         base_url: up to and including the version, as in `https://api.openai.com/v1`.
-        key_env: the environment variable that holds the key; empty for a server that wants none.
-        request: fields of every request beside model and messages. A thinking model needs room in its limit of tokens.
+        key_env: the environment variable that holds the key; empty for a server without keys.
+        request: fields of every request besides model and messages. A thinking model needs a high limit of tokens.
         timeout: seconds for one reply.
         retries: how often a request is repeated after a time-out, a lost connection, a 408, 409, 429 or 5xx: after the
             time the server asks for, else 0.5 s, doubled each time up to 8 s. After a malformed reply, which may have
@@ -61,7 +61,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back. `reasoning` is what the provider returns apart from the text; `usage` counts tokens."""
+    """A reply: its text, the `reasoning` that the provider returns apart from it, and `usage` in tokens."""
 
     text: str
     reasoning: str = ""
@@ -70,11 +70,11 @@ class Reply:
 
 
 class Chat:
-    """Asks one endpoint and keeps every reply in a file that only grows, one JSON line each, by the request's content.
+    """Client of one endpoint that stores every reply, one JSON line each, by the content of its request.
 
-    A key covers the endpoint's URL, the model, the request's fields and the messages with their images: an equal
-    request is answered from the file, by whichever study it is made. What one kill can cost are the replies on their
-    way. `counters` counts `calls` (replies paid for) and `stored` (replies that were there).
+    The key of a request covers the endpoint's URL, the model, the request's fields and the messages with their images:
+    an equal request of any study is answered from the file. Only replies under way are lost when the process is
+    killed. `counters` counts `calls` (replies paid for) and `stored` (replies found in the file).
 
     Args:
         store: the file.
@@ -103,18 +103,18 @@ class Chat:
         self._in_a_row = 0
 
     def ask(self, messages: Messages) -> Reply:
-        """One reply; raises what `ask_many` would return."""
+        """Ask once; returns the reply or raises the error."""
         (reply,) = self.ask_many([messages])
         if isinstance(reply, Exception):
             raise reply
         return reply
 
     def ask_many(self, requests: Sequence[Messages]) -> list[Reply | ChatError]:
-        """Replies in the order asked; equal requests are made once. A request that fails gives its error.
+        """Return replies in the order of the requests; equal requests are made once. A failed request gives its error.
 
         Raises:
             ModelUnavailable: the endpoint refuses the key or does not know the model, or `GIVE_UP` requests in a row
-                got no answer. What arrived until then, and what was under way, is kept.
+                got no answer. Replies that arrived or were under way are kept.
         """
         keys = [self.request_key(messages) for messages in requests]
         fresh = {key: messages for key, messages in zip(keys, requests, strict=True) if key not in self._store}
@@ -135,9 +135,9 @@ class Chat:
         return [self._store[key] if key in self._store else failed[key] for key in keys]
 
     def estimate(self, requests: Sequence[Messages]) -> dict[str, float]:
-        """What `ask_many` would cost: requests, those `stored` already, `calls` to be paid for, and of these roughly
-        the tokens read (a token per four characters, 1,000 an image), the most that are written, and the price in US
-        dollars, NaN where the endpoint states no prices."""
+        """Estimate the cost of `ask_many`: requests, those `stored` already, `calls` to be paid for, and of these about
+        the tokens read (a token per four characters, 1,000 an image), the most tokens written, and the price in US
+        dollars, NaN if the endpoint states no prices."""
         fresh = {self.request_key(messages): messages for messages in requests}
         stored = sum(key in self._store for key in fresh)
         texts = [messages for key, messages in fresh.items() if key not in self._store]
@@ -149,14 +149,14 @@ class Chat:
         return counts | {"tokens_read": read, "tokens_written": written, "dollars": round(cost, 4)}
 
     def request_key(self, messages: Messages) -> str:
-        """Digest of everything that a reply depends on; the key of the account is no part of it."""
+        """Digest of everything that a reply depends on, without the account's key."""
         url = urlsplit(self.endpoint.base_url)
         where = f"{url.scheme}://{url.hostname}:{url.port}{url.path.rstrip('/')}"
         what = [where, self.endpoint.model, self.endpoint.request, messages]
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
     def _ask(self, key: str, messages: Messages) -> None:
-        """In a thread of its own: ask, and write the reply down at once."""
+        """Ask and store the reply at once; runs in a thread."""
         for attempt in range(min(self.endpoint.retries, MALFORMED) + 1):
             if attempt:
                 time.sleep(2.0 ** (attempt - 2))
@@ -164,15 +164,19 @@ class Chat:
             reply, error = self._complete(messages)
             if not isinstance(error, _Malformed):
                 break
-        if error is not None:
-            raise error
+        if reply is None:
+            raise error or ChatError("no reply")
         self._store.add(key, reply)
 
     def _complete(self, messages: Messages) -> tuple[Reply | None, Exception | None]:
-        """The error is returned, not raised, so that none is chained to one that holds the request and its headers."""
+        """Return the reply or an error: not raised, so that it is not chained to one that holds the request's
+        headers."""
         import openai
 
-        asked = {"model": self.endpoint.model, "messages": messages, "extra_body": self.endpoint.request}
+        kind: type[Exception]
+        what: Exception
+        asked: dict[str, Any] = {"model": self.endpoint.model, "messages": messages}
+        asked["extra_body"] = self.endpoint.request
         try:
             return _reply(self._client.chat.completions.create(**asked), self.redact), None
         except (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError) as error:
@@ -187,7 +191,7 @@ class Chat:
         return None, kind(f"{self.endpoint.model} at {urlsplit(self.endpoint.base_url).hostname}: {said}")
 
     def _count(self, error: BaseException | None) -> None:
-        """Raise what must end the run."""
+        """Count errors in a row; raise those that must end the run."""
         self._in_a_row = self._in_a_row + 1 if isinstance(error, _NoAnswer) else 0
         if self._in_a_row >= GIVE_UP:
             raise ModelUnavailable(f"{GIVE_UP} requests in a row got no answer; run again to go on. The last: {error}")
@@ -195,7 +199,7 @@ class Chat:
             raise error
 
     def _wait(self) -> None:
-        """Until the next request may start."""
+        """Wait until the next request may start."""
         if not self.endpoint.per_minute:
             return
         with self._pace:
@@ -204,12 +208,12 @@ class Chat:
         time.sleep(max(0.0, start - time.monotonic()))
 
     def redact(self, text: str) -> str:
-        """Without the key, wherever a server may have repeated it. A stand-in such as `EMPTY` is no secret."""
+        """Remove the key from a text, should a server have repeated it. A placeholder such as `EMPTY` stays."""
         return text.replace(self._key, "***") if len(self._key) >= 8 else text
 
 
 class _NoAnswer(ChatError):
-    """The endpoint could not be reached, or would not answer now."""
+    """The endpoint is not reachable or does not answer now."""
 
 
 class _Malformed(_NoAnswer):
@@ -235,7 +239,7 @@ def _tokens(messages: Messages) -> int:
 
 
 class _Store:
-    """Replies by key, in a file that only grows. A line cut off by a kill was never handed out, and is passed over."""
+    """Replies by key, in a file that is only appended to. A line cut off by a kill was never used and is skipped."""
 
     def __init__(self, path: Path):
         self.path, self._lock = path, threading.Lock()

@@ -13,7 +13,7 @@ _known: dict[str, str] = {}  # of this process, for machines without a place to 
 
 
 def fingerprint_file(path: str | Path) -> str:
-    """SHA-256 of a file's content, in hex.
+    """Return the SHA-256 of a file's content, in hex.
 
     A digest is kept under the file's path, size, inode and times of change, in `$VFKIT_CACHE` (default: `vfkit` in
     `$XDG_CACHE_HOME` or `~/.cache`): a large file is read once for as long as it does not change. A file of the hub's
@@ -45,7 +45,7 @@ def fingerprint_file(path: str | Path) -> str:
 
 
 def cache_folder() -> Path:
-    """Where the kit keeps what it can make again."""
+    """Return the folder of the kit's cache."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("VFKIT_CACHE") or Path(home, "vfkit"))
 
@@ -56,7 +56,7 @@ def _digest(path: Path) -> str:
 
 
 def _keep(kept: Path, digest: str) -> None:
-    """Write in one step, or not at all where there is no place to write to."""
+    """Write atomically; do nothing if the folder is not writable."""
     with suppress(OSError):
         kept.parent.mkdir(parents=True, exist_ok=True)
         draft = kept.with_name(f"{kept.name}.{os.getpid()}")

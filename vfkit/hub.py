@@ -1,4 +1,4 @@
-"""Files from the hub, for models and data sets alike: from the local cache, else downloaded, else a clear refusal."""
+"""Files from the hub, for models and data sets: from the local cache, else downloaded, else a clear error."""
 
 import json
 import re
@@ -25,24 +25,24 @@ def fetch(
     needs: Sequence[str] = (),
     download: bool = True,
 ) -> Path:
-    """The local folder of a repository's files; they are downloaded on first use.
+    """Return the local folder of a repository's files, downloading them on first use.
 
-    A download that was interrupted goes on: a cached copy that lacks a file of `needs`, or some of several parts, is
-    completed. Without network, another cached revision takes the place of the one asked for (see `revision_of`).
+    An interrupted download is completed: a cached copy that lacks a file of `needs`, or some of several parts. Without
+    network, another cached revision is used instead (see `revision_of`).
 
     Args:
         repo: its id on the hub.
-        files: patterns of the files that are wanted.
-        called: what messages call it.
-        otherwise: what they tell people without network to do.
-        error: what is raised.
+        files: patterns of the wanted files.
+        called: its name in messages.
+        otherwise: advice in messages for people without network.
+        error: type of the error raised.
         kind: `model` or `dataset`.
         revision: commit or branch; default: the main branch.
         needs: patterns of which each must match a file.
-        download: ask the hub for what is not here; else only the local cache is looked at.
+        download: ask the hub for missing files; otherwise only the local cache is searched.
 
     Raises:
-        error: within seconds where the files are not here and the hub cannot give them.
+        error: within seconds, if the files are not here and the hub is not available.
     """
     from huggingface_hub import HfApi, constants, snapshot_download
     from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
@@ -84,8 +84,8 @@ def fetch(
 
 
 def missing_parts(folder: Path, deep: bool = False) -> list[str]:
-    """Names of files that are promised and not there: by an index of shards, or by a numbering such as
-    `train-00001-of-00003.parquet`. Links that lead nowhere count as missing.
+    """List the missing files of a folder: named by an index of shards, or implied by a numbering such as
+    `train-00001-of-00003.parquet`. Broken links count as missing.
 
     Args:
         deep: look into subfolders too.
@@ -103,9 +103,9 @@ def missing_parts(folder: Path, deep: bool = False) -> list[str]:
 
 
 def revision_of(folder: Path) -> str | None:
-    """Commit of the hub that a folder's files come from; None where nothing says it.
+    """Return the hub's commit of a folder's files, or None if it is not recorded.
 
-    Known of a snapshot in the hub's cache, and of a folder that `hf download --local-dir` made.
+    It is known for snapshots in the hub's cache and folders made by `hf download --local-dir`.
     """
     if folder.parent.name == "snapshots":
         return folder.name
@@ -117,19 +117,19 @@ def revision_of(folder: Path) -> str | None:
 
 
 def hub_id_of(folder: Path) -> str | None:
-    """Hub id of a snapshot in the hub's cache; None of any other folder."""
+    """Return the hub id of a snapshot in the hub's cache, None for any other folder."""
     repository = folder.parents[1].name if folder.parent.name == "snapshots" else ""
     return "/".join(repository.split("--")[1:]) or None
 
 
 def quoted(names: Sequence[str], at_most: int = 3) -> str:
-    """Some names of a list that may be long."""
+    """Quote the first names of a list."""
     left = f" and {len(names) - at_most} more" if len(names) > at_most else ""
     return ", ".join(names[:at_most]) + left
 
 
 def _numbers(name: str, n: int) -> range:
-    """Numbers of n parts, counted from 0 (data sets) or 1 (weights)."""
+    """Return the numbers of n parts, counted from 0 (data sets) or 1 (weights)."""
     first = 1 if name.endswith(".safetensors") else 0
     return range(first, n + first)
 

@@ -35,10 +35,10 @@ class ImageError(ValueError):
 
 
 def load_image(source: Any, name: str = "", shrink: bool = True) -> Image.Image:
-    """Opens an image as RGB, 8 bits per channel, longest side at most 1024 px.
+    """Open an image as RGB, 8 bits per channel, longest side at most 1024 px.
 
-    EXIF orientation is applied, transparency composited over white, a longer side than 1024 px brought to 1024 by
-    bicubic resampling (aspect kept, never upscaled). Of a file with several frames the first is read. Colour
+    EXIF orientation is applied, transparency composited over white, a longer side than 1024 px reduced to 1024 by
+    bicubic resampling (aspect kept, never upscaled). A file with several frames gives the first. Colour
     profiles are not applied. The result shares nothing with the source, and passing it in again changes no pixel.
 
     Args:
@@ -48,8 +48,8 @@ def load_image(source: Any, name: str = "", shrink: bool = True) -> Image.Image:
             uint8 as it is; uint16, and PIL modes I and I;16, from [0, 65535]; bool from {0, 1}; floats, and PIL
             mode F, from [0, 1]. Other types, and values outside these ranges (NaN too), are an error, since
             guessing a range would make one image black and saturate the next.
-        name: what messages call the image: its sample's id.
-        shrink: bring a longer side than 1024 px to 1024.
+        name: the image's name in messages: the id of its sample.
+        shrink: reduce a longer side than 1024 px to 1024.
 
     Returns:
         A new RGB image without metadata.
@@ -67,10 +67,10 @@ def load_image(source: Any, name: str = "", shrink: bool = True) -> Image.Image:
 
 
 def open_images(sample: Sample, sources: Sequence[Any] | None = None) -> tuple[Image.Image, ...]:
-    """A sample's images, or others in their place, each through `load_image`.
+    """Open the images of a sample, or others instead, each with `load_image`.
 
     Args:
-        sources: what to open in place of the sample's own images. PIL images among them keep their size: a perturbed
+        sources: opened instead of the sample's own images. PIL images among them keep their size: a perturbed
             image (padded, rotated) may be larger than what is loaded.
 
     Raises:
@@ -82,14 +82,14 @@ def open_images(sample: Sample, sources: Sequence[Any] | None = None) -> tuple[I
 
 
 def content_hash(image: Image.Image) -> str:
-    """16 hex digits of the sha256 over mode, size and pixels: equal for equal pixels, whatever the file was."""
+    """Digest of mode, size and pixels: 16 hex digits of the sha256, equal for equal pixels in any file format."""
     digest = hashlib.sha256(f"{image.mode} {image.width}x{image.height} ".encode())
     digest.update(image.tobytes())
     return digest.hexdigest()[:16]
 
 
 def to_png(image: Image.Image) -> bytes:
-    """A lossless PNG file: small enough to hold thousands of images that are not open yet."""
+    """Encode an image as a lossless PNG file, small enough to hold thousands in memory."""
     file = io.BytesIO()
     image.save(file, "PNG", compress_level=1)
     return file.getvalue()
@@ -101,7 +101,8 @@ def _open(source: Any) -> Image.Image:
     if isinstance(source, Image.Image):
         return _decode(source)
     if isinstance(source, (bytes, bytearray, memoryview)):
-        stream, size = io.BytesIO(source), len(source)
+        stream: io.BytesIO | Path = io.BytesIO(source)
+        size = len(source)
     elif isinstance(source, (str, os.PathLike)):
         stream, size = Path(source), os.stat(source).st_size
     else:
@@ -136,7 +137,7 @@ def _upright(image: Image.Image) -> Image.Image:
 
 
 def _colour_key(key: Any, raw_mode: Any) -> Any:
-    """The transparent colour of a file in the units of its decoded pixels.
+    """Return the transparent colour of a file in the units of its decoded pixels.
 
     Pillow expands 2- and 4-bit greys and cuts 16-bit colours to 8 bits, but leaves the colour key as the file has it.
     """

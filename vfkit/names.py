@@ -1,4 +1,4 @@
-"""Names that do not exist, each answered by the nearest one that does."""
+"""Errors for unknown names, with the nearest valid one."""
 
 import difflib
 from collections.abc import Iterable
@@ -8,12 +8,12 @@ CUTOFF = 0.4
 
 
 def nearest(name: str, valid: Iterable[str], n: int = 1) -> list[str]:
-    """The valid names that are most like `name`, best first: at most `n`, and none where nothing is near."""
+    """Return at most `n` valid names similar to `name`, best first."""
     return difflib.get_close_matches(str(name), list(valid), n=n, cutoff=CUTOFF)
 
 
 def unknown(what: str, name: str, valid: Iterable[str]) -> ValueError:
-    """The error for a name that does not exist: names the nearest valid one, and all that there are."""
+    """Make the error for an unknown name: it lists the nearest valid one, and all of them."""
     valid = sorted(valid)
     hint = "".join(f"did you mean {near!r}? " for near in nearest(name, valid))
     return ValueError(f"unknown {what}: {str(name)[:200]!r}; {hint}There are: {', '.join(valid) or 'none'}")

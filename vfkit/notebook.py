@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from IPython import get_ipython
 from IPython.display import display
@@ -88,7 +89,7 @@ def finish(saved: Iterable[str | Path]) -> None:
     missing = [str(file) for file in files if not (file.is_file() and file.stat().st_size)]
     if missing:
         raise FileNotFoundError("declared but not written: " + ", ".join(missing))
-    folders = {}
+    folders: dict[str, list[str]] = {}
     for file in files:
         folder = file.parent.relative_to(base) if file.is_relative_to(base) else file.parent
         folders.setdefault(folder.as_posix(), []).append(file.name)
@@ -112,9 +113,9 @@ def where(notebook: str | Path) -> str:
     return f"Look at {notebook} (executed notebook) and at the files in {', '.join(dict.fromkeys(folders))}"
 
 
-def _assignments(cell: str) -> list[tuple[str, ast.expr | None, object]]:
+def _assignments(cell: str) -> list[tuple[str, ast.expr | None, Any]]:
     """`name = literal` statements of a cell as (name, annotation, value), in order."""
-    found = []
+    found: list[tuple[str, ast.expr | None, Any]] = []
     for statement in ast.parse(cell).body:
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
@@ -142,7 +143,7 @@ def _kinds(annotation: ast.expr | None) -> set[str]:
     return set()
 
 
-def _convert(value: object, kinds: set[str], default: object) -> object:
+def _convert(value: Any, kinds: set[str], default: Any) -> Any:
     """`value` as one of the types named by `kinds`, the default's among them; ValueError if it is none of them."""
     kind = type(value).__name__
     sequences = kinds & {"list", "tuple"}
@@ -160,7 +161,7 @@ def _convert(value: object, kinds: set[str], default: object) -> object:
     raise ValueError(f"{value!r} is not of type {' or '.join(sorted(kinds))}{hint}")
 
 
-def _convert_items(value: object, kinds: set[str], default: object) -> list | tuple:
+def _convert_items(value: Any, kinds: set[str], default: Any) -> list | tuple:
     """A list or tuple from one, from text ("(1, 2)", "a,b") or from a single item; items take the default's type."""
     if isinstance(value, str):
         literal = value.strip().startswith(("[", "("))

@@ -1,4 +1,4 @@
-"""Every prompt text, in one place (HI A.3). A change here changes the key of every run."""
+"""The wording of all prompts (HI A.3). A change here changes the key of every run."""
 
 import re
 
@@ -21,22 +21,22 @@ IN_ONE_SENTENCE = "What is true of {subject} in this image? Say it in one short 
 
 
 def assertion(statement: str) -> str:
-    """The hint that misleads: it says that the image shows something."""
+    """Write a misleading hint: that the image shows what a statement says."""
     return f"This image shows the following: {statement.rstrip('.')}."
 
 
 def answer_assertion(answer: str) -> str:
-    """The hint that misleads about an answer that is no statement: a number, yes or no."""
+    """Write a misleading hint about an answer that is not a statement: a number, yes or no."""
     return f"For this image the answer is {answer.rstrip('.')}."
 
 
 def open_form(sample: Sample) -> str:
-    """The prompt under which a sample's answer is generated freely: `open`, or for a yes/no question its own."""
+    """Name the prompt of a sample's generated open answer: `open`, or for a yes/no question its own."""
     return "yes_no" if sample.prompt == "yes_no" else "open"
 
 
 def text(sample: Sample, prompt: str) -> str:
-    """The text part of a user turn: lines joined by single newlines.
+    """Write the text part of a user turn: lines joined by single newlines.
 
     Args:
         prompt: `mcq` lists the options by letter, `open` lists none, `yes_no` asks for one word (POPE).
@@ -59,11 +59,11 @@ def text(sample: Sample, prompt: str) -> str:
 
 
 def user_turn(body: str, n_images: int, question: str = "") -> list[dict]:
-    """One user message in the form chat templates take: image parts, then one text part; no system message.
+    """Make one user message in the form that chat templates take: image parts, then one text part; no system message.
 
-    Where `question`, as it stands in `body`, marks its images with `<image 1>`, `<image 2>` ... (MMMU), they stand at
-    their marks, and those without one follow the question. A mark out of turn, of an image that is not there, or
-    anywhere else in `body` is text.
+    If `question`, as it occurs in `body`, marks its images with `<image 1>`, `<image 2>` ... (MMMU), they are placed at
+    their marks, and images without a mark follow the question. A mark out of order, of a missing image, or anywhere
+    else in `body` stays text.
     """
     start = body.find(f"Question: {question}") + len("Question: ")
     end, parts, done, placed = start + len(question), [], 0, 0
@@ -87,5 +87,5 @@ def _user(content: list[dict]) -> list[dict]:
 
 
 def answered(messages: list[dict], answer: str, bare: bool = False) -> list[dict]:
-    """The same conversation with an assistant turn that gives `answer`, as a part or as a bare text."""
+    """Append an assistant turn with `answer`, as a part or as plain text."""
     return [*messages, {"role": "assistant", "content": answer if bare else [_text(answer)]}]

@@ -1,4 +1,4 @@
-"""What flows through the kit: a question with its images, and one perturbed form of them."""
+"""`Sample`, a question with its images, and `Instance`, one perturbed form of these images."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -15,11 +15,11 @@ class Sample:
 
     Args:
         id: unique within its dataset.
-        images: what the image door (`vfkit.load_image`) opens: paths, bytes, PIL images, arrays, or functions that
-            read one of these.
+        images: sources that `vfkit.load_image` opens: paths, bytes, PIL images, arrays, or functions that return one
+            of these.
         question: the question's text; see `vfkit.prompts.user_turn` for images placed within it.
         options: answer texts, in the order they are shown.
-        answer: index of the true option, or None where no truth is known.
+        answer: index of the right option, or None if it is not known.
         category: the stratum that selection and tables use.
         hint: optional text shown before the question.
         prompt: `mcq` lists the options in the prompt; `yes_no` asks for one word (POPE); `open` lists none.
@@ -28,7 +28,7 @@ class Sample:
 
     Raises:
         ValueError: fewer than one option, more options than letters, an answer outside the options, the category `all`
-            (it is what tables call all of them), or a field of another type than its own.
+            (reserved for rows over all of them), or a field of the wrong type.
     """
 
     id: str
@@ -71,12 +71,12 @@ class Sample:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What names an option: its letter where options are listed, else its own text."""
+        """Labels of the options: letters if the prompt lists the options, else their texts."""
         return tuple(LETTERS[: len(self.options)]) if self.prompt == "mcq" else self.options
 
 
 def _is_whole(text: str) -> bool:
-    """Whether it can be written down: half of a surrogate pair cannot."""
+    """Whether a text can be encoded: half of a surrogate pair cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -88,7 +88,7 @@ def _is_whole(text: str) -> bool:
 class Instance:
     """One member of a perturbation family applied to one sample's images.
 
-    Where the instance does not apply to the sample, `reason` says why and `images` is empty.
+    If the instance does not apply to the sample, `reason` says why and `images` is empty.
     """
 
     family: str

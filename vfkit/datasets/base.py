@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
+from vfkit.fingerprint import fingerprint_file
 from vfkit.images import ImageError, content_hash, load_image
 from vfkit.names import unknown  # noqa: F401 - what else imports it from here may go on
 from vfkit.sample import Sample
@@ -50,9 +51,9 @@ class SampleList(list):
         self.name, self.fingerprint, self.errors = name, fingerprint, list(errors)
 
 
-def distinct(samples: Iterable[Sample]) -> tuple[list[Sample], list[RowError]]:
-    """Samples of distinct ids, the first of equals kept, and an error for each of the others."""
-    kept: dict[str, Sample] = {}
+def distinct(samples: Iterable[Any]) -> tuple[list[Any], list[RowError]]:
+    """Samples (or items) of distinct ids, the first of equals kept, and an error for each of the others."""
+    kept: dict[str, Any] = {}
     errors = []
     for sample in samples:
         if kept.setdefault(sample.id, sample) is not sample:
@@ -83,7 +84,7 @@ def select(samples: list[Sample], n: int | None, seed: int, subset: int = 0) -> 
     if subset and (n is None or n * (subset + 1) > len(order)):
         raise ValueError(f"subset {subset} of {n} samples each: there are {len(order)} samples in all")
     for _ in range(subset):
-        taken = {sample.id for sample in _stratified(order, n)}
+        taken = {sample.id for sample in _stratified(order, n or 0)}
         order = [sample for sample in order if sample.id not in taken]
     chosen = order if n is None or n >= len(order) else _stratified(order, n)
     return sorted(chosen, key=lambda sample: rank(seed, _shown(sample)))
@@ -159,7 +160,6 @@ def image_identity(sample: Sample) -> tuple[str, ...]:
 
 def _file_digest(path: str) -> str:
     try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return fingerprint_file(path)
     except OSError:
         return "unreadable"  # becomes an error row; its key differs once the file is there

@@ -71,7 +71,7 @@ def load(path: str | Path | None = None, split: str = "test", enlarge: int = 4) 
 
 def _package_data() -> Path:
     package = find_spec("easy_vqa")
-    if package is None:
+    if package is None or package.origin is None:
         raise ModuleNotFoundError("easy-VQA is not installed: pip install easy-vqa, or give path= to a folder of it")
     return Path(package.origin).parent / "data"
 

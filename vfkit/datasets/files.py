@@ -73,7 +73,7 @@ class ImageFolders:
         """
         if not isinstance(name, str) or not name.strip() or "\0" in name:
             raise ValueError(f"{name!r} is no name of an image")
-        paths = [PurePosixPath(name), PureWindowsPath(name)]
+        paths: list[PurePosixPath | PureWindowsPath] = [PurePosixPath(name), PureWindowsPath(name)]
         if any(".." in path.parts for path in paths):
             raise ValueError(f"the image name {name[:200]!r} leads out of the data's folder")
         absolute = next((path for path in paths if path.anchor), None)

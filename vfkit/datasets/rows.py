@@ -98,7 +98,7 @@ class TextCell(Cell):
         with open(self.path, "rb") as file:
             file.seek(self.start)
             text = file.read(self.length).decode(errors="surrogateescape")
-        row = next(csv.reader([text], delimiter=self.delimiter)) if self.delimiter else json.loads(text)
+        row: Any = next(csv.reader([text], delimiter=self.delimiter)) if self.delimiter else json.loads(text)
         return decode(row[self.column])
 
     def __str__(self) -> str:
@@ -188,8 +188,9 @@ def json_rows(file: Path, embedded: bool = False) -> Iterator[Row]:
         for number, line in enumerate(opened, 1):
             if line.strip():
                 row = _json_row(line, number)
-                placed = embedded and isinstance(row, dict)
-                yield f"line {number}", _with_image(row, path, start, len(line), "image", "") if placed else row
+                if embedded and isinstance(row, dict):
+                    row = _with_image(row, path, start, len(line), "image", "")
+                yield f"line {number}", row
             start += len(line)
 
 

@@ -84,7 +84,7 @@ def _table(file: Path) -> Rows:
 
     def make(id: str, row: dict) -> Asked:
         index, question, answer = (field(row, name) for name in ("index", "question", "answer"))
-        texts = {name: sound(row.get(name, ""), name) for name in ("category", "hint")}
+        category, hint = (sound(row.get(name, ""), name) for name in ("category", "hint"))
         image = row["image"]
         if isinstance(image, str) and image.strip():
             if f"seedbench/{image.strip()}" not in held:
@@ -93,7 +93,7 @@ def _table(file: Path) -> Rows:
         if isinstance(image, ValueError):
             raise image
         source = image or folders.find(field(row, "image", "image_path"))
-        sample = Sample(id, (source,), question, lettered(row), **texts, meta={"index": index})
+        sample = Sample(id, (source,), question, lettered(row), category=category, hint=hint, meta={"index": index})
         return sample, answer
 
     return collect_choices(rows, make)

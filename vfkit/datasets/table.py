@@ -79,14 +79,15 @@ def _rows(file: Path, folders: ImageFolders) -> Iterator[tuple[str, Any]]:
         cells = {name: row[name] for name in row if name in ("image", "image_path") or _SEVERAL.fullmatch(str(name))}
         if isinstance(row.get("images"), list):
             cells |= {f"image_{k}": cell for k, cell in enumerate(row["images"], 1)}
-        found: dict[int, Any] | Exception = {}
+        pictures: dict[int, Any] = {}
+        found: dict[int, Any] | Exception = pictures
         try:
             for name, cell in cells.items():
                 if cell not in (None, ""):
                     if isinstance(cell, Exception):
                         raise cell
                     number = int(name[6:]) if _SEVERAL.fullmatch(name) else 1
-                    found[number] = image_of(cell, folders, f"its {name}")
+                    pictures[number] = image_of(cell, folders, f"its {name}")
         except ValueError as error:
             found = error
         light = {
@@ -122,7 +123,7 @@ def _asked(id: str, row: dict[str, Any], usual: str) -> Asked:
     question, answer = field(row, "question"), row.get("answer")
     answer = "" if answer is None or not str(answer).strip() else field(row, "answer")
     options = _options(row)
-    kind = str(row.get("type") or "").strip().casefold() or _type(options, answer, usual)
+    kind: Any = str(row.get("type") or "").strip().casefold() or _type(options, answer, usual)
     if kind not in TYPES:
         raise unknown("type", kind, TYPES)
     if kind == "yes_no":
@@ -140,10 +141,11 @@ def _asked(id: str, row: dict[str, Any], usual: str) -> Asked:
     question, order = in_turn(question, sorted(row["_images"]))
     numbers = {old: new for new, old in enumerate(order, 1)}
     images = tuple(row["_images"][number] for number in order)
-    texts = {name: sound(str(row.get(name) or ""), name) for name in ("category", "hint")}
+    category, hint = (sound(str(row.get(name) or ""), name) for name in ("category", "hint"))
     more = {name: value for name, value in row.items() if not _is_read(name) and value not in (None, "")}
     shown = tuple(renumber(option, numbers) for option in options)
-    sample = Sample(id, images, question, shown, **texts, prompt=kind, meta=more | {"id": id.partition("/")[2]})
+    meta = more | {"id": id.partition("/")[2]}
+    sample = Sample(id, images, question, shown, category=category, hint=hint, prompt=kind, meta=meta)
     return sample, answer
 
 

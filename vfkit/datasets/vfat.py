@@ -49,8 +49,8 @@ class Row(BaseModel):
 
     id: Text
     image: Text
-    level: Literal[(BASELINE, *LEVELS)]
-    format: Literal[FORMATS]
+    level: Literal[(BASELINE, *LEVELS)]  # type: ignore[valid-type]
+    format: Literal[FORMATS]  # type: ignore[valid-type]
     question: Text
     hint: str = ""
     options: list[Text] = Field([], max_length=len(LETTERS))

@@ -158,7 +158,7 @@ def item_rows(
     """
     check_n_items(n_items)
     kept, again = distinct(items)
-    chosen = kept if n_items is None else select(kept, n_items, item_seed)
+    chosen: list[Any] = kept if n_items is None else select(kept, n_items, item_seed)
     samples = [sample for item in chosen for sample in item_samples(item, order_seed, baseline)]
     return Rows(samples, [*errors, *again], notes=list(notes))
 
@@ -210,7 +210,7 @@ def gap(one: str, other: str) -> tuple[str, str, str] | None:
     before = next((i for i in range(shorter) if a[i].casefold() != b[i].casefold()), shorter)
     left = shorter - before
     after = next((i for i in range(left) if a[-1 - i].casefold() != b[-1 - i].casefold()), left)
-    fills = [" ".join(words[before : len(words) - after]) for words in (a, b)]
-    if not all(fills) or before + after < 2:
+    first, second = (" ".join(words[before : len(words) - after]) for words in (a, b))
+    if not first or not second or before + after < 2:
         return None
-    return " ".join([*a[:before], prompts.GAP, *a[len(a) - after :]]), *fills
+    return " ".join([*a[:before], prompts.GAP, *a[len(a) - after :]]), first, second

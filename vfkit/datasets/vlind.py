@@ -21,6 +21,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +188,7 @@ def _release(root: Path, data: Path) -> Iterator[tuple[Any, ImageOf]]:
     tops = [base / place for base in dict.fromkeys((root, data.parent)) for place in _IMAGES]
     folders = ImageFolders(*(top for top in tops if (top / "counterfactual").is_dir() or (top / "factual").is_dir()))
     for row in content:
-        yield row, lambda kind, number, row=row: _on_disk(folders, row, kind, number)
+        yield row, partial(_on_disk, folders, row)
 
 
 def _on_disk(folders: ImageFolders, row: dict[str, Any], kind: str, number: str) -> str:
@@ -237,7 +238,7 @@ def _mirror(files: list[Path]) -> Iterator[tuple[Any, ImageOf]]:
                     "image, or factual_image and cf_image_0, cf_image_1 ..."
                 )
     for images in by_item.values():
-        yield images[0], lambda kind, number, images=images: _by_image(images, kind, number)
+        yield images[0], partial(_by_image, images)
 
 
 def _image(cell: Any) -> Any:

@@ -121,8 +121,8 @@ def load(
         rows = _own(pictures, errors)
         rows.notes = ["there is no annotation file, so samples ask WEIRD's own question and are no V-FAT items"]
         return rows
-    rows = ((_id(row, f"{notes.name} {place}"), row) for place, row in json_rows(notes))
-    items, more = collect_items(rows, lambda id, row: _item(id, row, pictures))
+    asked = ((_id(row, f"{notes.name} {place}"), row) for place, row in json_rows(notes))
+    items, more = collect_items(asked, lambda id, row: _item(id, row, pictures))
     return item_rows(items, [*errors, *more], order_seed, n_items, item_seed, baseline)
 
 
@@ -193,7 +193,7 @@ def _release_rows(root: Path) -> Iterator[tuple[str, Any, Any]]:
 
 def _of_release(id: str, row: dict[str, Any], folders: ImageFolders) -> Picture:
     kind = row.get("class")
-    odd = {"weird": True, "normal": False}.get(kind)
+    odd = {"weird": True, "normal": False}.get(kind or "")
     if odd is None and kind is not None:
         raise ValueError(f"its class {kind!r} is neither weird nor normal")
     return Picture(
@@ -241,7 +241,7 @@ def _text(value: Any) -> str:
 
 def _own(pictures: dict[str, Picture | ValueError], errors: list[RowError]) -> Rows:
     """One sample an image: is it odd?"""
-    partner = {}
+    partner: dict[str, str] = {}
     for odd, usual in pairs(pictures)[0]:
         partner |= {odd.id: usual.id, usual.id: odd.id}
     samples = []

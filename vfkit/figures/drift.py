@@ -1,6 +1,7 @@
 """Figures of moving states: drift against its controls, per cent of control by probe, and where the states lie."""
 
 from textwrap import fill
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -155,7 +156,7 @@ def _range(values: pd.Series, families: pd.Series) -> tuple[float, float]:
 def _steps(ax: Axes, bins: np.ndarray, values: pd.Series, colour: str, label: str, fill: bool = False) -> None:
     counts, _ = np.histogram(np.clip(values, bins[0], bins[-1]), bins)
     if counts.any():
-        style = {"fill": True, "alpha": 0.45, "linewidth": 0} if fill else {"linewidth": 1.2}
+        style: dict[str, Any] = {"fill": True, "alpha": 0.45, "linewidth": 0} if fill else {"linewidth": 1.2}
         ax.stairs(np.where(counts, counts / counts.max(), np.nan), bins, color=colour, label=label, **style)
 
 

@@ -124,7 +124,8 @@ def _width(params: pd.Series) -> float:
 
 def _size_axis(axes: np.ndarray, params: pd.Series, at: pd.Series) -> None:
     """Ticks at the models' sizes, as many as can be read."""
-    ticks, width = [], _width(params)
+    ticks: list[float] = []
+    width = _width(params)
     for value in params.sort_values():
         if not ticks or value / ticks[-1] > width**0.17:
             ticks.append(value)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import fill
+from typing import Any
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -18,7 +19,7 @@ BLUE, ORANGE, GREEN, RED, PINK, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 GREY, INK = "#8C8C8C", "#222222"
 _HOLLOW = "Dsv^"  # one marker per published source
 
-_RC = {
+_RC: dict[Any, Any] = {
     "axes.axisbelow": True,
     "axes.edgecolor": INK,
     "axes.grid": True,
@@ -96,13 +97,13 @@ def published_markers(ax: Axes, table: pd.DataFrame, name: str, offset: float) -
         ax.plot(value[here], y[here], marker, linestyle="", mfc="none", mec=INK, markersize=7, label=label, zorder=4)
 
 
-def legend(fig: plt.Figure, axes) -> None:
+def legend(fig: Any, axes) -> None:
     """One legend below all panels, each label once, ours before the published."""
-    found = {}
+    handles: dict[str, Any] = {}
     for ax in axes:
-        found |= {label: handle for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    labels = sorted(found, key=lambda label: label.startswith("published"))
-    fig.legend([found[label] for label in labels], labels, loc="outside lower center", ncols=2)
+        handles |= {label: handle for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    labels = sorted(handles, key=lambda label: label.startswith("published"))
+    fig.legend(handles=[handles[label] for label in labels], labels=labels, loc="outside lower center", ncols=2)
 
 
 def save(fig: Figure, folder: str | Path, name: str, data: pd.DataFrame) -> dict[str, Path]:

@@ -112,10 +112,10 @@ def parse_choice(text: str, labels: Sequence[str], options: Sequence[str]) -> in
     first, _, rest = text.partition("\n")
     if len(named := _named(first, labels, options)) == 1 and rest.strip():
         index = next(iter(named))
-        whole = len(_plain(first)) > len(labels[index]) + 1 and len(labels[index]) == 1 or _EXPLAINS.match(rest)
+        explained = len(_plain(first)) > len(labels[index]) + 1 and len(labels[index]) == 1 or _EXPLAINS.match(rest)
         lines = [_named(line, labels, options) for line in rest.splitlines()]
         others = _mentioned(rest, labels, options) - named
-        if whole and not any(line - named for line in lines) and not (others and _doubtful(rest)):
+        if explained and not any(line - named for line in lines) and not (others and _doubtful(rest)):
             return index
     asked = {piece.strip() for piece in re.findall(r"[^.!?\n]+(?=\?)", text)}
     pieces = [piece for piece in _PIECE.split(text) if piece.strip(_QUOTES)]

@@ -50,7 +50,7 @@ def measures(readout: Readout, base: Readout, images: Sequence[Image], spectra: 
 
 def from_base(readout: Readout, base: Readout) -> dict[str, float]:
     """Cosine and L2 distance of every probe and tap from the sample's base (HI 3.3)."""
-    row = {}
+    row: dict[str, float] = {}
     for probe, taps in readout.probes.items():
         for tap, vector in taps.items():
             cosine, l2 = distances(vector, base.probes[probe][tap])

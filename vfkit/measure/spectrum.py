@@ -99,7 +99,8 @@ def phase_coherence(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Phase coherence with the base image, and its power-free form, each by band."""
     found = spectrum_of(perturbed, base, kind)
-    return tuple({band: found[f"{name}_{band}"] for band in BANDS} for name in ("coherence", "phase"))
+    coherence, phase = ({band: found[f"{name}_{band}"] for band in BANDS} for name in ("coherence", "phase"))
+    return coherence, phase
 
 
 def _size(image: Image.Image | np.ndarray) -> tuple[int, int]:

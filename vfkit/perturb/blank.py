@@ -1,4 +1,4 @@
-"""Blank images: what a model says of a question when there is nothing to see (HI 7, App. D; METHODS 12)."""
+"""Blank images, which measure a question's language prior (HI 7, App. D; METHODS 12)."""
 
 from PIL import Image, ImageStat
 
@@ -6,7 +6,7 @@ MEAN, NONE = "mean", "none"
 
 
 def blank(image: Image.Image, fill: str) -> Image.Image | None:
-    """An image of the same size in one colour.
+    """Make an image of the same size in one colour.
 
     Args:
         fill: a colour Pillow knows; `mean` for the image's own mean colour, rounded; `none` for no image at all.

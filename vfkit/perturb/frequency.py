@@ -23,7 +23,7 @@ CUTOFF = 0.25  # low is then 9.8 % of the plane
 
 
 def mask(height: int, width: int, band: str, cutoff: float = CUTOFF) -> np.ndarray:
-    """Which frequencies of `rfft2` a band holds, bool [H, W // 2 + 1]. `low` and `high` share none and miss none.
+    """Mask of the frequencies of `rfft2` in a band, bool [H, W // 2 + 1]. `low` and `high` partition them.
 
     Raises:
         ValueError: a band other than `low`, `high`, `all`, or a cutoff outside [0, 1].
@@ -40,7 +40,7 @@ def squared_radius(height: int, width: int) -> np.ndarray:
 
 
 def weights(width: int) -> np.ndarray:
-    """How often each column of `rfft2`'s half plane stands in the full plane, float [W // 2 + 1]."""
+    """Count of each column of `rfft2`'s half plane in the full plane, float [W // 2 + 1]."""
     columns = np.full(width // 2 + 1, 2.0)
     columns[0] = 1
     if width % 2 == 0:
@@ -49,8 +49,8 @@ def weights(width: int) -> np.ndarray:
 
 
 def project(array: np.ndarray, band: str, cutoff: float = CUTOFF) -> np.ndarray:
-    """The part of an array [H, W, channel] that lies in the band."""
-    keep = mask(*array.shape[:2], band, cutoff)[..., None]
+    """Project an array [H, W, channel] on a band."""
+    keep = mask(array.shape[0], array.shape[1], band, cutoff)[..., None]
     return irfft2(rfft2(array, axes=(0, 1)) * keep, s=array.shape[:2], axes=(0, 1))
 
 
@@ -61,7 +61,7 @@ def leakage(arrays: np.ndarray | Iterable[np.ndarray], band: str, cutoff: float 
         power = np.abs(rfft2(array, axes=(0, 1), norm="ortho")) ** 2
         power = power.sum(axis=2) * weights(array.shape[1])
         total += power.sum()
-        outside += power[~mask(*array.shape[:2], band, cutoff)].sum()
+        outside += power[~mask(array.shape[0], array.shape[1], band, cutoff)].sum()
     return float(outside / total) if total else 0.0
 
 
@@ -85,12 +85,12 @@ def band_noise(height: int, width: int, band: str, cutoff: float, seed: str) -> 
 
 
 def generator(seed: str) -> np.random.Generator:
-    """A generator of a seed in words, the same on every machine."""
+    """Make a random generator from a text, the same on every machine."""
     return np.random.default_rng(list(sha256(seed.encode()).digest()))
 
 
 def noise(image: Image.Image, eps: float, band: str, scaling: str, cutoff: float, seed: str) -> Image.Image:
-    """The image with band-limited noise whose largest absolute value (`max`) or RMS (`rms`) is eps.
+    """Add band-limited noise whose largest absolute value (`max`) or RMS (`rms`) is eps.
 
     Equal maxima are not equal strength: the fewer frequencies, the smaller the RMS at the same maximum. Bands are
     compared at equal RMS. What leaves [0, 1] is clipped, so a little of the noise may leave its band.
@@ -106,14 +106,14 @@ def noise(image: Image.Image, eps: float, band: str, scaling: str, cutoff: float
 
 
 def low_pass(image: Image.Image, cutoff: float) -> Image.Image:
-    """Only the frequencies r <= cutoff: the image itself at 1, its mean colour at 0."""
+    """Keep only the frequencies r <= cutoff: at 1 the image itself, at 0 its mean colour."""
     return to_image(project(to_array(image, np.float64), "low", cutoff))
 
 
 def high_pass(image: Image.Image, cutoff: float) -> Image.Image:
-    """Only the mean colour and the frequencies r > cutoff: the image itself at 0, its mean colour at 1.
+    """Keep only the mean colour and the frequencies r > cutoff: at 0 the image itself, at 1 its mean colour.
 
-    The mean stays because without it half of all values would lie below black.
+    The mean stays because without it half of all values would be below black.
     """
     array = to_array(image, np.float64)
     return to_image(project(array, "high", cutoff) + array.mean(axis=(0, 1)))
@@ -123,19 +123,19 @@ def high_pass(image: Image.Image, cutoff: float) -> Image.Image:
 
 
 def to_array(image: Image.Image, kind: type = np.float32) -> np.ndarray:
-    """An RGB image as floats [H, W, 3] in [0, 1]."""
+    """Convert an RGB image to floats [H, W, 3] in [0, 1]."""
     return np.asarray(image, dtype=kind) / 255
 
 
 def to_image(array: np.ndarray) -> Image.Image:
-    """Floats [H, W, 3] as an RGB image: clipped to [0, 1], rounded to 8 bits."""
+    """Convert floats [H, W, 3] to an RGB image: clipped to [0, 1], rounded to 8 bits."""
     return Image.fromarray(np.rint(np.clip(array, 0, 1) * 255).astype(np.uint8))
 
 
 def audit(
     bases: Iterable[Image.Image], changed: Iterable[Image.Image], band: str = "all", cutoff: float = CUTOFF
 ) -> dict[str, float]:
-    """What a perturbation measures after rounding to 8 bits, over all images of a sample.
+    """Measure a perturbation after rounding to 8 bits, over all images of a sample.
 
     Returns:
         `max_abs` and `rms` of the difference, in [0, 1] units, and `leakage_8bit`, the share of its energy outside

@@ -12,12 +12,12 @@ class NotApplicable(ValueError):
 
 
 def identity(image: Image.Image) -> Image.Image:
-    """The same pixels through a lossless encode and decode: what the pipeline alone does to an answer."""
+    """Encode and decode the same pixels without loss: the effect of the pipeline on its own."""
     return load_image(to_png(image))
 
 
 def translate(image: Image.Image, n: int) -> Image.Image:
-    """Cyclic horizontal shift by n px, to the right for n > 0; the size stays and nothing is resampled.
+    """Shift cyclically along the horizontal by n px, to the right for n > 0; same size, nothing is resampled.
 
     Raises:
         NotApplicable: n is a multiple of the width other than 0, so that the shift would change nothing.
@@ -28,7 +28,7 @@ def translate(image: Image.Image, n: int) -> Image.Image:
 
 
 def pad_crop(image: Image.Image, n: int) -> Image.Image:
-    """A black border of n px on each side for n > 0, or -n px cut from each side for n < 0; not resized back.
+    """Add a black border of n px on each side for n > 0, or cut -n px from each side for n < 0; not resized back.
 
     Raises:
         NotApplicable: a side is <= 2|n| px, for either sign, so that +n and -n always come in pairs.
@@ -39,7 +39,7 @@ def pad_crop(image: Image.Image, n: int) -> Image.Image:
 
 
 def scale(image: Image.Image, factor: float) -> Image.Image:
-    """Bicubic to `factor` of each side, by Python's `round` and at least 1 px; not resized back.
+    """Resize to `factor` of each side (bicubic, rounded, at least 1 px); not resized back.
 
     Raises:
         ValueError: the factor is not a positive number.
@@ -51,7 +51,7 @@ def scale(image: Image.Image, factor: float) -> Image.Image:
 
 
 def scale_pad(image: Image.Image, factor: float, fill: str) -> Image.Image:
-    """The scaled image centred (floor) on a canvas of the original size and the colour `fill`.
+    """Centre (floor) the scaled image on a canvas of the original size in the colour `fill`.
 
     Raises:
         ValueError: the factor is outside (0, 1], or Pillow does not know the colour.
@@ -65,7 +65,7 @@ def scale_pad(image: Image.Image, factor: float, fill: str) -> Image.Image:
 
 
 def rotate(image: Image.Image, degrees: float, fill: str) -> Image.Image:
-    """Bicubic rotation, counter-clockwise for degrees > 0; the canvas grows to fit and is filled with `fill`.
+    """Rotate (bicubic), counter-clockwise for degrees > 0; the canvas grows to fit and is filled with `fill`.
 
     Raises:
         ValueError: Pillow does not know the colour.

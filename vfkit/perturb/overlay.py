@@ -14,9 +14,9 @@ _CHARACTERS = string.ascii_uppercase + string.digits
 
 @dataclass(frozen=True)
 class Style:
-    """How a card looks: lengths in px, colours by any name Pillow knows.
+    """Look of a card: lengths in px, colours by any name that Pillow knows.
 
-    The font size is max(min_size, image height // divisor). Raises ValueError for lengths that make no card.
+    The font size is max(min_size, image height // divisor). Raises ValueError for invalid lengths.
     """
 
     pad: int = 4
@@ -31,12 +31,12 @@ class Style:
 
 
 def text_overlay(image: Image.Image, phrase: str, style: Style = Style()) -> Image.Image:
-    """`phrase` on an opaque card in the centre of the image."""
+    """Write `phrase` on an opaque card in the centre of the image."""
     return draw_box(image, phrase, phrase, style)
 
 
 def random_text(image: Image.Image, phrase: str, text: str, style: Style = Style()) -> Image.Image:
-    """The card of `phrase` with `text` instead, cut from its end until it is no wider than the phrase."""
+    """Write `text` on the card of `phrase`, cut from its end until it is no wider than the phrase."""
     font = _font(image, style)
     room = _width(font, phrase)
     while _width(font, text) > room:
@@ -45,12 +45,12 @@ def random_text(image: Image.Image, phrase: str, text: str, style: Style = Style
 
 
 def box_overlay(image: Image.Image, phrase: str, style: Style = Style()) -> Image.Image:
-    """The card of `phrase`, empty."""
+    """Draw the card of `phrase`, empty."""
     return draw_box(image, phrase, "", style)
 
 
 def draw_box(image: Image.Image, phrase: str, text: str, style: Style = Style()) -> Image.Image:
-    """A copy of the image with the card made for `phrase` in its centre, and `text` centred in the card.
+    """Draw the card of `phrase` in the centre of a copy of the image, with `text` centred in it.
 
     The card is the phrase's ink box plus `style.pad` px on each side, clipped to the image; nothing outside changes.
 
@@ -59,7 +59,8 @@ def draw_box(image: Image.Image, phrase: str, text: str, style: Style = Style())
     """
     font = _font(image, style)
     left, top, right, bottom = font.getbbox(phrase)
-    card = Image.new("RGB", (right - left + 2 * style.pad, bottom - top + 2 * style.pad), style.fill)
+    size = int(right - left) + 2 * style.pad, int(bottom - top) + 2 * style.pad
+    card = Image.new("RGB", size, style.fill)
     if text:
         left, top, right, bottom = font.getbbox(text)  # the ink does not begin at the drawing point
         x, y = (card.width - (right - left)) // 2 - left, (card.height - (bottom - top)) // 2 - top
@@ -70,7 +71,7 @@ def draw_box(image: Image.Image, phrase: str, text: str, style: Style = Style())
 
 
 def random_string(sample_id: str, position: int, shortest: int = 6, longest: int = 12) -> str:
-    """A random string over A-Z0-9, the same on every machine for one sample and label position."""
+    """Make a random string over A-Z0-9, the same on every machine for one sample and label position."""
     number = int.from_bytes(hashlib.sha256(f"{sample_id}\0{position}".encode()).digest(), "big")
     number, extra = divmod(number, longest - shortest + 1)
     text = ""
@@ -81,7 +82,7 @@ def random_string(sample_id: str, position: int, shortest: int = 6, longest: int
 
 
 def font_path() -> Path:
-    """DejaVu Sans as matplotlib brings it. Raises FileNotFoundError: another font would be another perturbation."""
+    """Path of matplotlib's DejaVu Sans. Raises FileNotFoundError: another font would be another perturbation."""
     path = Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")
     if not path.is_file():
         raise FileNotFoundError(f"overlays need DejaVu Sans, which matplotlib brings as {path}: reinstall matplotlib")

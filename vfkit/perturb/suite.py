@@ -1,4 +1,4 @@
-"""Suites of perturbations as data: which families, with which parameters, give which instances."""
+"""Suites of perturbations as data: families, their parameters, and the instances they make."""
 
 import difflib
 import itertools
@@ -17,14 +17,14 @@ from vfkit.perturb import frequency, geometric, overlay
 from vfkit.perturb.blank import blank
 from vfkit.sample import LETTERS, Instance, Sample
 
-Change = Callable[[Image.Image], Image.Image | None]
-"""What an instance does to one image; None takes the image away."""
+Change = Callable[..., Image.Image | None]
+"""The change of one image by an instance; returning None removes the image."""
 
 Member = tuple[str, dict[str, Any], Change]
 """End of the instance's name, its parameters (JSON-able), and its change."""
 
 
-def _geometric(function: Callable[..., Image.Image]) -> Callable[..., Iterator[Member]]:
+def _geometric(function: Change) -> Callable[..., Iterator[Member]]:
     def members(sample: Sample, base: int, **params) -> Iterator[Member]:
         axes = [key for key, value in params.items() if isinstance(value, tuple)]
         for values in itertools.product(*(params[axis] for axis in axes)):
@@ -42,7 +42,7 @@ def _show(axis: str, value: Any) -> str:
 
 
 def _noise(band: str) -> Callable[..., Iterator[Member]]:
-    """`trials` draws for each scaling and eps; a draw is the sample's and the trial's, for all bands and sizes."""
+    """Make `trials` draws for each scaling and eps; sample and trial seed the draw, for all bands and sizes."""
 
     def members(sample: Sample, base: int, trials: int, cutoff: float, **axes) -> Iterator[Member]:
         if trials < 1:
@@ -57,7 +57,7 @@ def _noise(band: str) -> Callable[..., Iterator[Member]]:
 
 
 def _attack(sample: Sample, base: int, **params) -> Iterator[Member]:
-    """No instance: those of an attack need the model (`vfkit.attack`). Its parameters are checked here."""
+    """Check the parameters of an attack; its instances need the model and are made by `vfkit.attack`."""
     if min(params["eps"]) < 0 or not params["step"] > 0 or params["steps"] < 1 or params["controls"] < 0:
         raise ValueError("an attack needs eps >= 0, step > 0, steps >= 1, controls >= 0")
     frequency.mask(1, 1, "low", params["cutoff"])
@@ -67,7 +67,7 @@ def _attack(sample: Sample, base: int, **params) -> Iterator[Member]:
 
 
 def _cards(sample: Sample, base: int, labels: int, phrase: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Option index, and label and phrase, of the first `labels` labels other than the base prediction's."""
+    """Yield option index, label and phrase of the first `labels` labels other than the base prediction."""
     if labels < 1:
         raise ValueError("an overlay family needs labels >= 1")
     others = [option for option, label in enumerate(sample.labels) if label != sample.labels[base]]
@@ -136,26 +136,26 @@ ATTACKS = ("pgd_pixel", "pgd_low", "pgd_high")
 
 @dataclass(frozen=True)
 class Suite:
-    """Families and their complete parameters, in the order in which instances come; made by `natural_suite`."""
+    """Families and their complete parameters, in the order of their instances; made by `natural_suite`."""
 
     families: dict[str, dict[str, Any]]
 
     def instances(
         self, sample: Sample, base_label: int | str, images: Iterable[Image.Image] | None = None
     ) -> list[Instance]:
-        """Every instance of the suite for one sample but those of attacks; all its images are perturbed alike.
+        """Make every instance of the suite for one sample, except attacks; all its images are perturbed alike.
 
-        Names are the family and what sets the instance apart in it: `translation_-16`, `scale_0.9`,
+        A name is the family and the instance's setting: `translation_-16`, `scale_0.9`,
         `scale_pad_black`, `rotation_+30`, `text_overlay_B` (B the option's letter, for yes/no samples too),
-        `identity`. Where an instance does not fit one of the images it has no images, and a reason.
+        `identity`. An instance that does not fit one of the images has a reason and no images.
 
         Args:
             sample: the sample.
             base_label: the model's base prediction, as an index of the options or as a label of `sample.labels`.
-            images: the sample's images if they are open already, else the image door opens them, each once.
+            images: the sample's images if they are open already; otherwise they are opened here.
 
         Raises:
-            ValueError: `base_label` is none of the sample's options, or the sample has no image.
+            ValueError: `base_label` is not one of the sample's options, or the sample has no image.
             ImageError: an image cannot be read.
         """
         base = _base_index(sample, base_label)
@@ -177,13 +177,12 @@ class Suite:
 def natural_suite(
     families: Iterable[str] | str | None = None, params: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Suite:
-    """The natural perturbations of HI A.6, or some of their families, or with other parameters.
+    """Make the suite of natural perturbations (HI A.6), or one of some families or with other parameters.
 
     Args:
-        families: names out of `FAMILIES`, whose order is kept; None for the natural ones, an empty list for none: a
-            study of the samples as they are.
+        families: names in `FAMILIES`, whose order is kept; None takes the natural ones, an empty list none.
         params: parameters to replace, by family: `{"translation": {"n": [-32, 32]}, "rotation": {"fill": "black"}}`.
-            Families that are not in use may be named too, so that one file serves many suites.
+            Families that are not in use are allowed, so that one file serves many suites.
 
     Raises:
         ValueError: an unknown family or parameter (named, with the nearest valid name), or an impossible value.
@@ -198,7 +197,7 @@ def natural_suite(
 
 
 def _settings(family: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The family's parameters with changes, tried once here so that no wrong value waits for the first sample."""
+    """Apply changes to a family's parameters, and try them once, so that invalid values fail now."""
     make, defaults = _FAMILIES[family]
     if not isinstance(changes, Mapping):
         raise ValueError(f"the parameters of family {family!r} are a dict, not {changes!r}")
@@ -219,7 +218,7 @@ def _settings(family: str, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _like(default: Any, value: Any, name: str) -> Any:
-    """`value` in the type of the default: for an axis a tuple of different values, else one value."""
+    """Convert `value` to the type of the default: for an axis a tuple of different values, else one value."""
     if isinstance(default, tuple):
         values = tuple(value) if isinstance(value, (list, tuple)) else (value,)
         values = tuple(_like(default[0], one, name) for one in values)
@@ -258,7 +257,7 @@ def _base_index(sample: Sample, base_label: int | str) -> int:
 
 
 def _instance(family: str, name: str, params: dict[str, Any], change: Change, images: list) -> Instance:
-    changed = []
+    changed: list[Any] = []
     for number, image in enumerate(images, start=1):
         try:
             changed.append(change(image))

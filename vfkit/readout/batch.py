@@ -75,7 +75,7 @@ class Group:
     images: tuple[Image | Tensor, ...]
     questions: list[Question]
     n_prefix: int
-    row: Row | None = None
+    row: Row = field(init=False, repr=False)
 
     @property
     def n_tokens(self) -> int:
@@ -116,8 +116,8 @@ def grouped(
     groups: list[Group] = []
     failed: dict[int, Exception] = {}
     latest: dict[tuple, Group] = {}  # the group that takes further questions on an image
-    hashes = {id(image): image for _, images in requests for image in images}
-    hashes = {key: content_hash(image) for key, image in hashes.items()}
+    distinct = {id(image): image for _, images in requests for image in images}
+    hashes = {key: content_hash(image) for key, image in distinct.items()}
     for index, (sample, images) in enumerate(requests):
         try:
             one = question(vlm, sample, images, probes, index)

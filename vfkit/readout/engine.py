@@ -7,6 +7,7 @@ in the same forward pass (`rows.py`). Generated answers continue from that pass'
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -82,7 +83,7 @@ def _read_batch(vlm, groups: list[Group]) -> Results:
     probes = groups[0].questions[0].open is not None
     done = forward_rows(vlm, groups, inputs, decode=probes)
     logps = iter(answer_logps(vlm, groups, done.states["post_norm"]).cpu().double().tolist())
-    results: Results = {question.index: _scored(question, logps) for group in groups for question in group.questions}
+    results: dict[int, Any] = {one.index: _scored(one, logps) for group in groups for one in group.questions}
     if not probes:
         return results
     ends = sorted({(i, node) for i, group in enumerate(groups) for q in group.questions for node in q.contexts})
@@ -118,7 +119,7 @@ def _with_probes(
     readout: Readout, question: Question, row: Row, states: dict[str, Tensor], own: dict[str, Generated]
 ) -> Readout:
     """The five probes of HI 3.3, each by tap. The teacher-forced one follows the default rule's answer."""
-    best = readout.prediction()
+    best = readout.prediction() or 0  # never None: local models score
     chosen = list(row.places(question.nodes[best])[: readout.n_tokens[best]])
     probes = {
         "ctx_open": {tap: _vector(state[row.last(question.open_context)]) for tap, state in states.items()},

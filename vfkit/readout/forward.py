@@ -1,6 +1,6 @@
 """What engine and oracle share: tensors from conversations, hook points around the final norm, log-probabilities."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -14,7 +14,7 @@ Conversation = tuple[list[dict], tuple[Image | Tensor, ...]]
 
 
 @torch.inference_mode(False)  # processors keep tensors for later calls, which may want gradients
-def model_inputs(vlm, conversations: list[Conversation], answered: bool = False) -> dict[str, Tensor]:
+def model_inputs(vlm, conversations: Sequence[Conversation], answered: bool = False) -> dict[str, Tensor]:
     """Conversations and their images as tensors on the model's device: one call of its processor, right-padded."""
     filled = [_with_images(messages, images) for messages, images in conversations]
     inputs = vlm.processor.apply_chat_template(

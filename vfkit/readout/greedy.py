@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -49,7 +50,7 @@ def greedy(vlm, rows: Sequence[Row], paths: Sequence[Path], read: Pass) -> dict[
     ends = end_tokens(vlm)
     said: list[list[int]] = [[] for _ in paths]
     alive = [True] * len(paths)
-    sums = dict.fromkeys(TAPS, 0.0)
+    sums: dict[str, Any] = dict.fromkeys(TAPS, 0.0)
     token = log_probs(vlm, torch.stack([post[index, rows[index].last(node)] for index, node in paths])).argmax(1)
     for _ in range(vlm.max_new_tokens):
         fed = torch.zeros(len(rows), width, dtype=torch.long, device=device)
@@ -80,7 +81,7 @@ def greedy(vlm, rows: Sequence[Row], paths: Sequence[Path], read: Pass) -> dict[
     }
 
 
-def _slots(paths: list[Path]) -> list[tuple[int, int]]:
+def _slots(paths: Sequence[Path]) -> list[tuple[int, int]]:
     """(row, slot) of each path: paths of one row take slots 0, 1, ..."""
     taken: Counter = Counter()
     slots = []

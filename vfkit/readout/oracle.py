@@ -64,7 +64,7 @@ def read_oracle(
             "ctx_open": _mean(_states(vlm, open_), slice(-1, None)),
             "ctx_mcq": _mean(_states(vlm, asked), slice(-1, None)),
             "ans_open": _answer_states(vlm, open_, said["open"]),
-            "ans_mcq": scores[(like or readout).prediction()][2],
+            "ans_mcq": scores[(like or readout).prediction() or 0][2],
             "ans_mcq_free": _answer_states(vlm, asked, said["mcq"]),
         },
         vision=_vision(vlm, asked) if images else [],

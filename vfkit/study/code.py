@@ -46,10 +46,12 @@ def definitions(
     Raises:
         ValueError: a root that does not exist.
     """
-    return _Digester(package, frozenset(without), chosen or {}).run(roots)
+    return Digester(package, frozenset(without), chosen or {}).run(roots)
 
 
-class _Digester:
+class Digester:
+    """Follows names through a package, and makes digests of what it meets."""
+
     def __init__(self, package: Path, without: frozenset[str], chosen: Mapping[str, Collection[str]]):
         self.package, self.without, self.chosen = package, without, chosen
 
@@ -57,10 +59,9 @@ class _Digester:
         texts: dict[tuple[str, str], str] = {}
         waiting = []
         for root in roots:
-            found = list(self.targets(root))
-            if not found:
+            if not self.exists(root):
                 raise ValueError(f"{root} does not exist in {self.package}")
-            waiting += found
+            waiting += self.targets(root)
         while waiting:
             module, name = target = waiting.pop()
             if target in texts or self.is_out(module, name):
@@ -78,6 +79,10 @@ class _Digester:
     def is_out(self, module: str, name: str) -> bool:
         parts = f"{module}.{name}".split(".")
         return any(".".join(parts[:n]) in self.without for n in range(1, len(parts) + 1))
+
+    def exists(self, path: str) -> bool:
+        module = self.module(path) or self.module(path.rpartition(".")[0])
+        return module is not None and (module.name == path or path.rpartition(".")[2] in module.statements)
 
     def module(self, name: str) -> Module | None:
         first, *rest = name.split(".")
@@ -116,7 +121,7 @@ class _Digester:
 class _Statement:
     """Text of a top-level statement, and what it refers to."""
 
-    def __init__(self, digester: _Digester, module: Module, chosen: Collection[str] | None):
+    def __init__(self, digester: Digester, module: Module, chosen: Collection[str] | None):
         self.digester, self.module, self.chosen = digester, module, chosen
         self.targets: list[tuple[str, str]] = []
         self.scopes: list[tuple[set[str], dict[str, str]]] = []  # names bound in functions around, and their imports
@@ -126,10 +131,12 @@ class _Statement:
             return self.refer(path)
         if isinstance(node, ast.Dict) and self.chosen is not None:
             return self.entries(node, self.chosen)
-        if isinstance(node, ast.AnnAssign):  # an annotation means nothing to us
-            return f"(Assign {self.value(node.target)} {self.value(node.value)})"
+        if isinstance(node, ast.AnnAssign) and node.value is not None:
+            node = ast.Assign(targets=[node.target], value=node.value)
         if isinstance(node, FUNCTIONS + COMPREHENSIONS):
             return self.scope(node)
+        if isinstance(node, ast.JoinedStr):
+            node = ast.JoinedStr(values=list(_joined(node.values)))
         if isinstance(node, ast.Raise):
             node = ast.Raise(exc=_without_words(node.exc), cause=node.cause)
         return self.plain(node)
@@ -277,6 +284,21 @@ def _meaningful(values: list) -> Iterator[object]:
         text = isinstance(bare, ast.Constant) and isinstance(bare.value, str)
         if not text and not isinstance(value, (ast.Pass, *IMPORTS)):
             yield value
+
+
+def _joined(parts: list[ast.expr]) -> Iterator[ast.expr]:
+    """The parts of an f-string with texts that follow each other as one: versions of Python differ."""
+    text = ""
+    for part in parts:
+        if isinstance(part, ast.Constant):
+            text += part.value
+            continue
+        if text:
+            yield ast.Constant(text)
+        text = ""
+        yield part
+    if text:
+        yield ast.Constant(text)
 
 
 def _without_words(error: ast.expr | None) -> ast.expr | None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator, model_validator
 
-from vfkit.datasets import TABLES, SampleList, load_dataset, resolve
+from vfkit.datasets import LOADERS, TABLES, SampleList, load_dataset, resolve
 from vfkit.datasets.base import unknown
 from vfkit.readout.rules import Rule
 
@@ -47,7 +47,7 @@ class StudyConfig(BaseModel):
     family_params: dict[str, Any] | None = Field(None, description="changes to the families' parameters")
     rule: Rule = Field("paper", description="scoring rule of predictions and margins")
     probes: bool = Field(False, description="what moves inside as well as the scores: about twice the time")
-    controls: int = Field(2, ge=0, description="with probes: other images that each sample's question is asked about")
+    controls: int = Field(5, ge=0, description="with probes: control images that each sample's question is asked about")
     max_new_tokens: PositiveInt = Field(
         32,
         description="with probes: where the model's own answers are cut off; a model that thinks first needs thousands",
@@ -91,9 +91,7 @@ class StudyConfig(BaseModel):
         fields = {name: plain(value) for name, value in fields.items()}
         if isinstance(fields.get("families"), str):
             fields["families"] = (fields["families"],)
-        if str(fields.get("dataset")).endswith(TABLES) and fields.get("dataset_path") is None:
-            _, fields["dataset_path"], fields["dataset"] = resolve(fields["dataset"])  # a table is called by its file
-        return fields
+        return fields | _named(fields.get("dataset"), fields.get("dataset_path"))
 
     @field_validator("dataset_options")
     @classmethod
@@ -111,6 +109,15 @@ class StudyConfig(BaseModel):
     def key_fields(self) -> dict[str, Any]:
         """The fields that determine the records."""
         return self.model_dump(mode="json", exclude=NOT_IN_KEY)
+
+
+def _named(dataset: Any, path: str | None) -> dict[str, Any]:
+    """`dataset` and `dataset_path` of one's own table: it is called by its file, however it is given."""
+    if path is None and isinstance(dataset, str) and dataset not in LOADERS and dataset.endswith(TABLES):
+        dataset, path = "table", dataset
+    if dataset == "table" and path is not None:
+        return {"dataset": resolve(dataset, path)[2], "dataset_path": path}
+    return {}
 
 
 def plain(value: Any) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from vfkit.datasets import DatasetUnavailable
 from vfkit.images import content_hash, load_image
 from vfkit.perturb import ATTACKS, natural_suite
 from vfkit.study.run import Run
@@ -14,7 +15,8 @@ def flipped(run: Run, n: int = 6) -> list[dict[str, Any]]:
     """Instances whose answer flipped, as `vfkit.figures.plot_gallery` takes them.
 
     The largest base margins first, since an answer lost from certainty says most, and families in turn, so that one
-    family does not fill the gallery. Fewer than `n` where fewer flipped.
+    family does not fill the gallery. Fewer than `n` where fewer flipped; none, which is said, where the data set is not
+    available.
 
     Raises:
         RuntimeError: the images made again are not those the run read (its dataset or the code has changed).
@@ -74,7 +76,11 @@ def answered(run: Run, answers: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _items(run: Run, chosen: pd.DataFrame) -> list[dict[str, Any]]:
     config = run.config
-    samples = config.load_samples()
+    try:
+        samples = config.load_samples()
+    except (DatasetUnavailable, OSError) as reason:
+        print(f"No images to show: {reason}")
+        return []
     by_id = {sample.id: sample for sample in samples}
     suite = natural_suite(config.families, config.family_params)
     kept = run.images().groupby(["sample_id", "instance"]).png.first()

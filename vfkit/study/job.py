@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vfkit.datasets.base import digest
+from vfkit.datasets.base import image_identity
 from vfkit.perturb import Suite
 from vfkit.sample import Sample
 from vfkit.study.config import StudyConfig
@@ -23,7 +23,7 @@ class Job:
         samples: those to read; their images are not open yet.
         folder: where parts are written: the run's folder, or the place where a worker stages them.
         controls: with probes, by sample id: the samples whose images are its control images (METHODS 8).
-        kept: by sample id: the folder of a run and its chunk that hold rows of this sample, read under equal settings.
+        kept: by sample id: runs, each a folder and a chunk, that hold rows of this sample, read under equal settings.
     """
 
     config: StudyConfig
@@ -31,7 +31,7 @@ class Job:
     samples: Sequence[Sample]
     folder: Path
     controls: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
-    kept: Mapping[str, tuple[Path, str]] = field(default_factory=dict)
+    kept: Mapping[str, Sequence[tuple[Path, str]]] = field(default_factory=dict)
 
     def chunks(self) -> Iterator["Job"]:
         """Jobs of at most `config.chunk` samples, all questions on one image among them where they fit."""
@@ -58,16 +58,10 @@ def control_samples(samples: Sequence[Sample], k: int) -> dict[str, list[Sample]
 
 
 def by_image(samples: Sequence[Sample]) -> list[list[Sample]]:
-    """The samples in groups that are about the same images, in order of appearance.
-
-    Images are told apart by the name that their data set gives them (`meta["image"]`), else by their sources.
-    """
+    """The samples in groups that are about the same images (`image_identity`), in order of appearance."""
     groups: dict[Any, list[Sample]] = {}
     for sample in samples:
-        named = sample.meta.get("image")
-        sources = tuple(str(source) if callable(source) else digest(source, str) for source in sample.images)
-        name = str(named) if named else sources or sample.id
-        groups.setdefault((len(sample.images), name), []).append(sample)
+        groups.setdefault(image_identity(sample) or sample.id, []).append(sample)
     return list(groups.values())
 
 

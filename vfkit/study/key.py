@@ -27,8 +27,8 @@ ONLY_PROBES = {"controls", "max_new_tokens", "keep_vectors"}  # mean nothing wit
 
 # Where the code that a record depends on begins, and what it reaches that no record depends on.
 ROOTS = (
-    *("vfkit.study.workers.Worker.work", "vfkit.study.work.work", "vfkit.study.job.control_samples"),
-    *("vfkit.perturb.natural_suite", "vfkit.datasets.load_dataset"),
+    *("vfkit.study.workers.Worker", "vfkit.study.work.work", "vfkit.study.job.control_samples"),
+    *("vfkit.perturb.suite.natural_suite", "vfkit.datasets.load_dataset"),
 )
 NOT_RECORDS = (
     *("vfkit.study.store", "vfkit.study.config", "vfkit.study.provenance", "vfkit.study.reuse"),
@@ -132,8 +132,16 @@ def model_type(source: str) -> str:
 
 def run_folder(config: StudyConfig, key: str) -> Path:
     """`out/<study>/<model>/<dataset>/<key>`; the names are for people, only the key tells runs apart."""
-    names = [safe_name(name) for name in (config.study, config.model, config.dataset)]
+    names = [safe_name(name) for name in (config.study, model_name(config.model), config.dataset)]
     return Path(config.out, *names, key)
+
+
+def model_name(model: str) -> str:
+    """The one name of a model that is given by name, hub id or folder; itself where it is not available."""
+    try:
+        return vfkit.models.find(model).name
+    except ModelUnavailable:
+        return model
 
 
 def safe_name(name: str) -> str:

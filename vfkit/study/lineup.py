@@ -71,7 +71,7 @@ def about(source: str) -> dict[str, Any]:
         return dict(model=source, series="hosted", params=float("nan"), hub="", source=source)
     spec = vfkit.models.find(source)
     embedded = spec.path is not None and not os.path.isabs(spec.path)
-    name = Path(source).name if spec.path is not None and not embedded else source
+    name = Path(source).name if spec.path is not None and spec.name == source else spec.name
     kind = model_type(source)
     params = spec.params if spec.params is not None else _count(vfkit.models.files(spec), source)
     series = f"mini {kind}" if embedded else kind

@@ -39,20 +39,21 @@ class Kept:
         return [one for one, name in zip(wanted, names, strict=True) if name not in there]
 
 
-def find_kept(folders: Iterable[Path], samples: Sequence[Sample]) -> dict[str, tuple[Path, str]]:
-    """By id of each sample that a run in one of these folders holds without an error: the folder and its chunk.
+def find_kept(folders: Iterable[Path], samples: Sequence[Sample]) -> dict[str, list[tuple[Path, str]]]:
+    """By id of each sample that runs in these folders hold without an error: each run's folder and chunk.
 
     Words are compared here; images, which are not open yet, by whoever opens them.
     """
     asked = {sample.id: _words({name: getattr(sample, name) for name in WORDS}) for sample in samples}
-    kept: dict[str, tuple[Path, str]] = {}
+    kept: dict[str, list[tuple[Path, str]]] = {}
     for folder in folders:
-        failed = set(store.read(folder, "errors").sample_id)
+        errors = store.read(folder, "errors")
+        failed = set(errors[errors.stage != "control"].sample_id)
         for chunk, rows in store.chunks(folder, "samples"):
             for row in rows.to_pylist():
                 id = row["sample_id"]
-                if id in asked and id not in failed and id not in kept and _words(row) == asked[id]:
-                    kept[id] = folder, chunk
+                if id in asked and id not in failed and _words(row) == asked[id]:
+                    kept.setdefault(id, []).append((folder, chunk))
     return kept
 
 

@@ -15,7 +15,7 @@ from vfkit.datasets.base import unknown
 from vfkit.models import ModelUnavailable
 from vfkit.perturb import natural_suite
 from vfkit.study.config import StudyConfig
-from vfkit.study.key import settings
+from vfkit.study.key import model_name, settings
 from vfkit.study.run import Run
 
 DEPTH = 5  # folders between the folder of all runs and a run.json, at most
@@ -203,15 +203,8 @@ def _asked(config: StudyConfig) -> dict[str, Any]:
     """A config's choices in one form, model and data by name."""
     fields = config.model_dump(mode="json", include={"dataset", "dataset_options", "n", "seed", "subset", "dtype"})
     suite = natural_suite(config.families, config.family_params)
-    asked = fields | {"model": _model_name(config.model), "settings": settings(config, suite)}
+    asked = fields | {"model": model_name(config.model), "settings": settings(config, suite)}
     return json.loads(json.dumps(asked))
-
-
-def _model_name(model: str) -> str:
-    try:
-        return vfkit.models.find(model).name
-    except (ModelUnavailable, AttributeError):
-        return model
 
 
 def differences(run: Run, who: dict[str, Any], code: dict[str, str]) -> list[str]:

@@ -5,8 +5,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import vfkit
 from vfkit.datasets import SampleList
-from vfkit.models import ModelUnavailable, is_hosted
+from vfkit.models import ModelUnavailable
 from vfkit.perturb import natural_suite
 from vfkit.study.config import StudyConfig
 from vfkit.study.execute import UNAVAILABLE, do, finished_run, stand_in
@@ -42,11 +43,12 @@ def run_sweep(
     if not datasets or len(paths) != len(datasets):
         raise ValueError(f"a sweep needs data sets, and a path (or None) for each: {len(datasets)} and {len(paths)}")
     suite = natural_suite(fields.get("families"), fields.get("family_params"))
-    configs = {
-        (dataset, model): StudyConfig(model=model, dataset=dataset, dataset_path=path, **fields)
+    made = [
+        StudyConfig(model=model, dataset=dataset, dataset_path=path, **fields)
         for dataset, path in dict(zip(datasets, paths, strict=True)).items()
         for model in models
-    }
+    ]
+    configs = {(config.dataset, config.model): config for config in made}  # a table is called by its file
     rows: dict[str, dict[str, Any]] = {}
     samples: dict[str, SampleList] = {}
     runs: dict[tuple[str, str], Run | None] = {}
@@ -56,7 +58,7 @@ def run_sweep(
             rows[model] = rows.get(model) or about(model)
             samples[dataset] = samples.get(dataset) or config.load_samples()
             runs[dataset, model] = finished_run(config, suite, samples[dataset])
-            if runs[dataset, model] is None and not is_hosted(model):
+            if runs[dataset, model] is None and not vfkit.models.is_hosted(model):
                 import torch  # noqa: F401  without it nothing can be read
         except UNAVAILABLE as reason:
             try:
@@ -67,7 +69,7 @@ def run_sweep(
     if gone:
         raise several(list(gone.values()), len(models))
     table = ordered([rows[model] for model in models])
-    todo = dict.fromkeys(model for (_, model), run in runs.items() if run is None and not is_hosted(model))
+    todo = dict.fromkeys(model for (_, model), run in runs.items() if run is None and not vfkit.models.is_hosted(model))
     if todo:
         from vfkit.models.load import check  # needs torch, which looking at finished runs does not
 

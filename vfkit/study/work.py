@@ -109,11 +109,12 @@ def _open(job: Job, errors: list[dict]) -> list[Request]:
 
 
 def _kept(job: Job, sample: Sample, images: tuple[Image, ...]) -> Base | None:
-    """The base of a sample whose rows another run holds; None where that run read other images."""
-    if sample.id not in job.kept:
-        return None
-    kept = kept_sample(*job.kept[sample.id], sample)
-    return Base(sample, images, kept, None, kept.image_id) if kept.image_id == image_hash(images) else None
+    """The base of a sample whose rows other runs hold; None where those runs read other images."""
+    for place in job.kept.get(sample.id, ()):
+        kept = kept_sample(*place, sample)
+        if kept.image_id == image_hash(images):
+            return Base(sample, images, kept, None, kept.image_id)
+    return None
 
 
 def _bases(job: Job, model: Model, opened: list[Request], errors: list[dict]) -> list[Base]:
@@ -180,6 +181,10 @@ def _controls(job: Job, bases: list[Base], errors: list[dict]) -> list[tuple[Bas
             images, image_id = opened[partner.id]
             if image_id != base.image_id:
                 wanted.append(Instance(CONTROL, partner.id, {}, images))
+        if len(wanted) < job.config.controls and job.config.probes:
+            why = "there are no more samples on other images that open"
+            few = LookupError(f"{len(wanted)} of {job.config.controls} control images: {why}")
+            errors.append(error_row(base.sample.id, CONTROL, "control", few))
         if isinstance(base.readout, Kept):
             wanted = base.readout.lacking(wanted)
         plan += [(base, one) for one in wanted]

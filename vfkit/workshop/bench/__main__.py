@@ -2,8 +2,10 @@
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -63,32 +65,40 @@ def _rows(vlm: VLM, options: argparse.Namespace) -> list[dict[str, Any]]:
     limits = {"limit": Prefill.of(vlm, requests, False), "one prompt": Prefill.of(vlm, requests, True)}
     rows = []
     for task, probes in TASKS.items():
-        ways: dict[str, Callable[[], Any]] = {
-            "engine": lambda probes=probes: [read_many(vlm, each, probes) for each in (bases, instances)],
-            **{name: lambda ready=ready: ready.run(vlm) for name, ready in limits.items()},
+        ways: dict[str, Any] = {
+            "engine": partial(_by_engine, vlm, (bases, instances), probes),
+            **{name: partial(ready.run, vlm) for name, ready in limits.items()},
         }
         read_many(vlm, requests[:1], probes)  # what is made on first use is not part of any
         best = {way: measure(vlm, read) for way, read in ways.items()}
         for _ in range(options.repeats - 1):
             again = {way: measure(vlm, read) for way, read in ways.items()}
-            best = {way: min(best[way], again[way], key=lambda each: each["seconds"]) for way in ways}
-        best["naive"] = measure(vlm, lambda probes=probes: [read_naive(vlm, *each, probes) for each in requests])
+            best = {way: min(best[way], again[way], key=itemgetter("seconds")) for way in ways}
+        best["naive"] = measure(vlm, partial(_naively, vlm, requests, probes))
         rows += [{"size": vlm.name, "task": task, "way": way, "images": len(requests), **best[way]} for way in best]
     return rows
+
+
+def _by_engine(vlm: VLM, parts: Sequence[list[Request]], probes: bool) -> list:
+    return [read_many(vlm, requests, probes) for requests in parts]
+
+
+def _naively(vlm: VLM, requests: list[Request], probes: bool) -> list:
+    return [read_naive(vlm, sample, images, probes) for sample, images in requests]
 
 
 def _requests(vlm: VLM, n: int, families: list[str]) -> tuple[list[Request], list[Request]]:
     """Bases and perturbed images of multiple-choice questions, as a study reads them: in two calls."""
     samples = [sample for sample in vfkit.load_dataset("mini_seed", n=16 * n) if len(sample.options) == 4][:n]
-    bases = [(sample, (vfkit.load_image(sample.images[0]),)) for sample in samples]
+    bases: list[Request] = [(sample, (vfkit.load_image(sample.images[0]),)) for sample in samples]
     suite = vfkit.natural_suite(families)
     return bases, [(sample, one.images) for sample, images in bases for one in suite.instances(sample, 0, images)]
 
 
-def _model(size: str, device: str | None) -> VLM:
+def _model(size: str, device: str | None) -> Any:
     if size != "random_512":
         return vfkit.load_model(size, device=device)
-    made = build("qwen3_vl", LARGE)
+    made: Any = build("qwen3_vl", LARGE)
     made.model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
     return replace(made, name=size, device=made.model.device)
 

@@ -36,7 +36,7 @@ def write_seeds(source: str, path: str | Path, out: str | Path) -> tuple[int, li
         raise FileExistsError(f"{out} is there already; give another name, or delete it")
     pairs, errors = (_vlind if source == "vlind" else _weird)(Path(path).expanduser())
     (out.parent / "images").mkdir(parents=True, exist_ok=True)
-    lines = []
+    lines: list[str] = []
     for id, atypical, ordinary, annotation, category in pairs:
         try:
             images = {
@@ -57,10 +57,10 @@ Pair = tuple[str, Any, Any, str, str]  # id, image against expectation, ordinary
 
 def _vlind(path: Path) -> tuple[list[Pair], list[RowError]]:
     items, errors, _ = vlind.read(path)
-    items, again = distinct(items)
+    kept, again = distinct(items)
     return [
         (one.id, one.atypical, one.ordinary, f"It shows: {one.truth} The second image shows: {one.trap}", one.category)
-        for one in items
+        for one in kept
     ], [*errors, *again]
 
 

@@ -249,7 +249,9 @@ def chromium():
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
     folder = tmp_path_factory.mktemp("large")
-    return write(invent(folder / "data", 2000, ("identity", "scale", "rotation")), folder / "page.html", megabytes=1).path
+    return write(
+        invent(folder / "data", 2000, ("identity", "scale", "rotation")), folder / "page.html", megabytes=1
+    ).path
 
 
 @pytest.fixture

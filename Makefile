@@ -26,8 +26,9 @@ $(NOTEBOOKS): %: $(STAMP)
 	$(BIN)/python -m papermill --kernel python3 --no-progress-bar --log-output $(ARGS) notebooks/$@.ipynb outputs/notebooks/$@.ipynb
 	@$(BIN)/python -m vfkit.notebook outputs/notebooks/$@.ipynb
 
-test: $(STAMP) ## lint, check that notebooks are stripped, run the tests; ARGS="-k flips" passes arguments to pytest
+test: $(STAMP) ## lint, check types and that notebooks are stripped, run the tests; ARGS="-k flips" passes arguments to pytest
 	$(BIN)/python -m ruff check .
+	$(BIN)/python -m mypy
 	@$(BIN)/python -m nbstripout --verify --extra-keys "$(STRIP)" notebooks/*.ipynb || \
 	  { echo 'Notebooks hold outputs; remove them: make strip' >&2; exit 1; }
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(ARGS)
@@ -40,7 +41,7 @@ strip: $(STAMP) ## remove outputs from the notebooks, as git does on commit
 
 clean: ## remove the environment and caches; outputs/ stays
 	@git config --local --remove-section filter.nbstripout 2>/dev/null || true
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find vfkit tests -name __pycache__ -exec rm -rf {} +
 
 $(STAMP): pyproject.toml

@@ -58,12 +58,15 @@ def test_weights_under_a_name_that_nothing_has_are_refused(copy_of, name):
 
 
 @pytest.mark.parametrize("name", tiny.ALL)
-def test_weights_of_another_shape_are_refused(copy_of, name):
+def test_weights_of_another_shape_are_refused_by_name(copy_of, name, capfd):
     folder = copy_of(name)
-    _reweigh(
-        folder, lambda weights: weights | {key: weights[key][:, :-1].clone() for key in weights if "v_proj.w" in key}
-    )
-    _refused(folder, "mismatch")
+    _reweigh(folder, lambda weights: {key: _narrow(key, weights[key]) for key in weights})
+    _refused(folder, r"\d+ mismatched \(.*v_proj")
+    assert "MISMATCH" not in capfd.readouterr().err
+
+
+def _narrow(key: str, weight: torch.Tensor) -> torch.Tensor:
+    return weight[:, :-1].clone() if "v_proj.weight" in key else weight
 
 
 def test_a_head_is_missing_only_where_it_is_not_tied(vlm, copy_of, tmp_path):
@@ -100,6 +103,18 @@ def test_pickled_weights_a_git_lfs_pointer_a_file_cut_off_and_a_missing_shard_ar
     shards = {"a": "first.safetensors", "b": "second.safetensors"}
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
     _refused(folder, r"1 of its files are missing \(second.safetensors\)")  # known by the index
+
+
+def test_a_link_that_leads_nowhere_and_a_damaged_index_are_named(copy_of, tmp_path):
+    folder = copy_of("qwen2_5_vl")
+    (folder / "model.safetensors").rename(tmp_path / "away")
+    (folder / "model.safetensors").symlink_to(folder / "nowhere")
+    _refused(folder, r"1 of its files are missing \(model.safetensors\)")
+    (folder / "model.safetensors").unlink()
+    (tmp_path / "away").rename(folder / "model.safetensors")
+    for text in ("{", "[]", ""):
+        (folder / "model.safetensors.index.json").write_text(text)
+        _refused(folder, r"model.safetensors.index.json \(damaged\)")
 
 
 def test_another_training_checkpoint_inside_the_folder_is_not_of_this_one(copy_of):
@@ -181,6 +196,12 @@ def test_without_a_chat_template_it_is_refused_and_the_tokenizers_own_will_do(co
     _refused(folder, "has no chat template")
     _change(folder / "tokenizer_config.json", chat_template=template)
     assert vfkit.load_model(str(folder), device="cpu").processor.chat_template == template
+
+
+def test_a_chat_template_that_fails_is_refused(copy_of):
+    folder = copy_of("qwen2_5_vl")
+    (folder / "chat_template.jinja").write_text("{% for")
+    _refused(folder, "its chat template .* fails")
 
 
 @pytest.mark.parametrize("method", ["awq", "gptq", "bitsandbytes"])

@@ -93,7 +93,7 @@ def test_dirichlet_table_takes_what_users_have(records, tmp_path):
 
 def test_dirichlet_figure(records):
     table = metrics.dirichlet_table(records)
-    ax = figures.plot_dirichlet(table)
+    ax = figures.plot_dirichlet(table).axes[0]
     shown = {line.get_label(): line.get_xdata() for line in ax.lines}
     np.testing.assert_allclose(shown["answer flipped"], [NAN, -6])
     np.testing.assert_allclose(shown["all answers"], [0, -8 / 3])
@@ -101,9 +101,9 @@ def test_dirichlet_figure(records):
         "identity\nn = 2, 0 flipped",
         "rotation\nn = 3, 1 flipped",
     ]
-    ax = figures.plot_dirichlet(paper.beside(table))
+    ax = figures.plot_dirichlet(paper.beside(table)).axes[0]
     published = [line for line in ax.lines if line.get_label().startswith("published: HI sec 4.5")]
-    np.testing.assert_allclose(published[0].get_xdata(), [NAN, -72.73])
+    np.testing.assert_allclose(published[0].get_xdata(), [-72.73])
     figures.plot_dirichlet(metrics.dirichlet_table(records[:0]))
 
 

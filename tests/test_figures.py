@@ -41,7 +41,7 @@ def _texts(ax):
 
 def test_flips_draws_the_table(flips):
     before = plt.rcParams.copy()
-    axes = figures.plot_flips(flips)
+    axes = figures.plot_flips(flips).axes
     assert plt.rcParams == before
     ours, *published = [line for line in axes[0].lines if line.get_linestyle() == "None"]
     np.testing.assert_allclose(ours.get_xdata(), 100 * flips["IFR"])
@@ -59,7 +59,7 @@ def test_flips_draws_the_table(flips):
 
 
 def test_no_label_covers_another(flips):
-    axes = figures.plot_flips(flips)
+    axes = figures.plot_flips(flips).axes
     fig = axes[0].figure
     fig.canvas.draw()
     boxes = [label.get_window_extent() for label in axes[0].get_yticklabels()]
@@ -73,7 +73,7 @@ def test_transitions_shares_add_to_the_whole():
     table = table.assign(**{"R->R": [4, 0], "R->W": [3, 0], "W->R": [2, 0], "W->W": [1, 0]})
     for name in ("R->W_rate", "W->R_rate"):
         table = table.assign(**{name: [0.4, np.nan], f"{name}_low": [0.3, np.nan], f"{name}_high": [0.5, np.nan]})
-    shares, rates = figures.plot_transitions(paper.beside(table))
+    shares, rates = figures.plot_transitions(paper.beside(table)).axes
     assert [bar.get_width() for bar in shares.patches[::2]] == pytest.approx([40, 30, 20, 10])
     assert shares.patches[6].get_x() + shares.patches[6].get_width() == pytest.approx(100)
     assert rates.lines[0].get_xdata()[0] == pytest.approx(40)
@@ -82,7 +82,7 @@ def test_transitions_shares_add_to_the_whole():
 def test_margins_tells_kept_from_flipped():
     rows = [("scale", "all", 5, -1.0), ("scale", "kept", 3, 0.5), ("scale", "flipped", 2, -2.0)]
     table = pd.DataFrame(rows, columns=["family", "answer", "instances", "change"])
-    ax = figures.plot_margins(table.assign(change_low=table["change"] - 0.1, change_high=table["change"] + 0.1))
+    ax = figures.plot_margins(table.assign(change_low=table["change"] - 0.1, change_high=table["change"] + 0.1)).axes[0]
     values = {line.get_label(): line.get_xdata()[0] for line in ax.lines if line.get_label().startswith("answer")}
     assert values == {"answer kept": 0.5, "answer flipped": -2.0}
     assert _texts(ax)[1] == ["scale\nn = 3 kept, 2 flipped"] and "nats" in ax.get_xlabel()
@@ -91,7 +91,7 @@ def test_margins_tells_kept_from_flipped():
 def test_empty_tables_are_drawn_as_such():
     columns = ["sample_id", "image_id", "family", "instance", "applicable", "prediction", "answer", "tied", "margin"]
     records = pd.DataFrame(columns=[*columns, "base_margin"])
-    axes = figures.plot_flips(flip_table(records))
+    axes = figures.plot_flips(flip_table(records)).axes
     figures.plot_transitions(transition_table(records))
     figures.plot_margins(margin_table(records))
     assert [text.get_text() for text in axes[0].texts] == ["no instances"]
@@ -104,10 +104,10 @@ def _item(**changes):
 
 
 def test_gallery():
-    axes = figures.plot_gallery([_item(), _item(answer="C. <none> $5 for _it_"), _item()])
-    assert axes.shape == (3, 2)
-    assert axes[0, 0].get_xlabel() == "answer: A. a cat" and axes[0, 1].get_title(loc="left") == "text overlay"
-    root = axes[0, 0].get_figure(root=True)
+    axes = figures.plot_gallery([_item(), _item(answer="C. <none> $5 for _it_"), _item()]).axes
+    assert len(axes) == 6
+    assert axes[0].get_xlabel() == "answer: A. a cat" and axes[1].get_title(loc="left") == "text overlay"
+    root = axes[0].get_figure(root=True)
     root.canvas.draw()
     question = root.subfigs[0]._suptitle
     assert question.get_text().endswith("...") and question.get_window_extent().x1 <= root.subfigs[0].bbox.x1
@@ -120,8 +120,7 @@ def test_gallery():
 
 
 def test_save_writes_picture_print_and_numbers(flips, tmp_path):
-    axes = figures.plot_flips(flips)
-    paths = figures.save(axes[0].figure, tmp_path / "new" / "folder", "flips", flips)
+    paths = figures.save(figures.plot_flips(flips), tmp_path / "new" / "folder", "flips", flips)
     with Image.open(paths["png"]) as picture:
         assert round(picture.info["dpi"][0]) == 150
     assert paths["pdf"].read_bytes().startswith(b"%PDF")
@@ -129,7 +128,7 @@ def test_save_writes_picture_print_and_numbers(flips, tmp_path):
     np.testing.assert_allclose(again["IFR"], flips["IFR"])
     figures.plot_flips(again)  # a saved table draws again, its empty sources read as missing
     gallery = figures.plot_gallery([_item()])
-    assert figures.save(gallery[0, 0].figure, tmp_path, "gallery", pd.DataFrame([{"family": "x"}]))["png"].exists()
+    assert figures.save(gallery, tmp_path, "gallery", pd.DataFrame([{"family": "x"}]))["png"].exists()
 
 
 def test_tables_and_figures_need_no_model_library():

@@ -269,7 +269,7 @@ def test_a_run_without_these_families_gives_empty_tables():
     frame = pd.DataFrame([record("a")])
     assert metrics.threshold_table(frame).empty
     table = metrics.attack_table(frame)
-    assert table.empty and "not_applicable" in table and figures.plot_attacks(table).get_xlabel()
+    assert table.empty and "not_applicable" in table and figures.plot_attacks(table).axes[0].get_xlabel()
 
 
 def test_figures_show_every_number(tmp_path):
@@ -279,19 +279,19 @@ def test_figures_show_every_number(tmp_path):
         rows += [noise_row(name, band, 0, True, eps) for band in ("low", "high") for eps in (4 / 255, 8 / 255)]
         rows += [attack_row(name, prediction=1, logp=(-4.0, -1.0)), attack_row(name, True)]
     frame = pd.DataFrame(rows)
-    (ax,) = figures.plot_noise(metrics.noise_table(frame), floor=0.0)
+    (ax,) = figures.plot_noise(metrics.noise_table(frame), floor=0.0).axes
     assert [tuple(line.get_ydata()) for line in ax.lines[:2]] == [(100, 100), (100, 100)]
-    axes = figures.plot_ablation(metrics.ablation_table(frame), metrics.threshold_table(frame))
+    axes = figures.plot_ablation(metrics.ablation_table(frame), metrics.threshold_table(frame)).axes
     assert any("2 of 2 answers leave" in line.get_label() for line in axes[0].lines)
-    ax = figures.plot_attacks(paper.beside(metrics.attack_table(frame)))
+    ax = figures.plot_attacks(paper.beside(metrics.attack_table(frame))).axes[0]
     assert any("published" in line.get_label() for line in ax.lines)
-    (ax,) = figures.plot_traces(metrics.trace_table(frame))
+    (ax,) = figures.plot_traces(metrics.trace_table(frame)).axes
     assert tuple(ax.lines[0].get_ydata()) == (2.0, -1.0)
     base = picture()
     item = {"base_image": base, "image": frequency.noise(base, 8 / 255, "low", "max", 0.25, "s"), "family": "pgd_low_8"}
     item |= {"question": "What $is$ it?", "base_answer": "a", "answer": "b"}
-    axes = figures.plot_adversarial([item])
-    assert axes.shape == (1, 4) and "8 grey levels" in axes[0, 1].get_title("left")
-    figures.save(axes[0, 0].figure, tmp_path, "panel", frame[["sample_id"]])
+    axes = figures.plot_adversarial([item]).axes
+    assert len(axes) == 4 and "8 grey levels" in axes[1].get_title("left")
+    figures.save(axes[0].figure, tmp_path, "panel", frame[["sample_id"]])
     with pytest.raises(ValueError, match="at least one"):
         figures.plot_adversarial([])

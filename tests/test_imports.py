@@ -29,7 +29,8 @@ paper
 paper_vfat
 figures
 browse
-tables notebook
+notebook
+output
 workshop
 """.split("\n")
 RANK = {room: rank for rank, line in enumerate(STAGES) for room in line.split()}

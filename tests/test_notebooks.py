@@ -1,6 +1,7 @@
 """The notebooks, run headlessly as a user runs them, at a smaller scale."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -10,16 +11,20 @@ import pytest
 import yaml
 
 from vfkit import notebook
+from vfkit.datasets import load_dataset
 from vfkit.models import files, find
 
 ROOT = Path(__file__).parents[1]
 
 
-def _papermill(notebook: str, tmp_path: Path, **parameters) -> subprocess.CompletedProcess:
+def _papermill(notebook: str, tmp_path: Path, python_path: Path | None = None, **parameters):
+    """A notebook, executed; `python_path` is searched for packages before all others."""
     arguments = [part for name, value in parameters.items() for part in ("-p", name, str(value))]
     paths = [str(ROOT / "notebooks" / f"{notebook}.ipynb"), str(tmp_path / "executed.ipynb")]
     command = [sys.executable, "-m", "papermill", "--no-progress-bar", *paths, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    places = [str(python_path)] * (python_path is not None) + [os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(places)}
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, env=environment)
 
 
 def _printed(tmp_path: Path) -> str:
@@ -51,9 +56,11 @@ def test_05_holds_two_models_against_each_other(tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     (results,) = (tmp_path / "out" / "vfat" / "results").iterdir()
     for name in ("table_1", "table_2", "differences", "pressure", "transitions", "readings", "categories", "drift"):
-        assert (results / f"{name}.csv").stat().st_size and (results / f"{name}.tex").stat().st_size
+        saved = results / "tables" / name
+        assert saved.with_suffix(".csv").stat().st_size and saved.with_suffix(".tex").stat().st_size
     for name in ("figure_2_radar", "figure_4_vrs", "figure_5_outcomes", "figure_5_pairs", "categories", "inside"):
-        assert (results / f"{name}.png").stat().st_size and (results / f"{name}.pdf").stat().st_size
+        saved = results / "figures" / name
+        assert saved.with_suffix(".png").stat().st_size and saved.with_suffix(".pdf").stat().st_size
     assert "differs at no level measurably" in _printed(tmp_path)  # the same model twice
 
 
@@ -97,6 +104,64 @@ def test_04_gives_a_verdict(tmp_path):
     for name in ("pope", "transitions", "margins", "priors", "prior_drift"):
         assert (run / "tables" / f"{name}.csv").stat().st_size and (run / "figures" / f"{name}.png").stat().st_size
     assert "Verdict: " in _printed(tmp_path) and "On a black image it says Yes to" in _printed(tmp_path)
+
+
+def test_02_after_01_reads_nothing(tmp_path):
+    common = dict(n=5, probes=False, out=tmp_path / "out")
+    assert _papermill("01_perturbation", tmp_path, dataset="mini_seed", **common).returncode == 0
+    (folder,) = (tmp_path / "out" / "perturbation" / "mini_qwen3vl" / "mini_seed").iterdir()
+    before = (folder / "run.json").read_bytes()
+    done = _papermill("02_scaling", tmp_path, models="mini_qwen3vl", datasets="mini_seed", **common)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "loading" not in _printed(tmp_path) and (folder / "run.json").read_bytes() == before
+    assert [path.parent for path in (tmp_path / "out").rglob("run.json")] == [folder]
+
+
+@pytest.fixture
+def far_away(tmp_path):
+    """Two models and questions in a folder, and a function that takes them and torch away."""
+    place, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    for name in ("one", "other"):
+        shutil.copytree(files(find("mini_qwen3vl")), place / name)
+        config = json.loads((place / name / "config.json").read_text()) | {"made_for": name}  # or they are one model
+        (place / name / "config.json").write_text(json.dumps(config))
+    questions = load_dataset("mini_pope", n=8, size=8)
+    rows = []
+    for i, sample in enumerate(questions):
+        (place / "data" / "images").mkdir(parents=True, exist_ok=True)
+        (place / "data" / "images" / f"{i}.png").write_bytes(sample.images[0])
+        rows.append({"question_id": i, "image": f"{i}.png", "text": sample.question, "category": "random"})
+        rows[-1]["label"] = sample.options[sample.answer].lower()
+    (place / "data" / "coco_pope_random.json").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "absent" / "torch").mkdir(parents=True)
+    (tmp_path / "absent" / "torch" / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\")")
+    return place, lambda: place.rename(elsewhere) and tmp_path / "absent"
+
+
+def test_finished_runs_are_drawn_without_weights_data_or_torch(tmp_path, far_away):
+    place, take_away = far_away
+    common = dict(n=8, families="rotation,identity,text_overlay", probes=False, out=tmp_path / "out")
+    one, data = place / "one", place / "data"
+    notebooks = {
+        "02_scaling": dict(models=f"{one},{place / 'other'}", datasets="pope", dataset_paths=data),
+        "01_perturbation": dict(model=one, dataset="pope", dataset_path=data),
+        "04_pope": dict(model=one, dataset="pope", dataset_path=data, blanks="white"),
+    }
+
+    def tables():
+        return {path.relative_to(tmp_path): path.read_bytes() for path in (tmp_path / "out").rglob("tables/*.csv")}
+
+    for name, parameters in notebooks.items():
+        done = _papermill(name, tmp_path, **common, **parameters)
+        assert done.returncode == 0, done.stderr[-3000:]
+    before, absent = tables(), take_away()
+    for folder in {(tmp_path / path).parent for path in before}:
+        shutil.rmtree(folder)
+    for name, parameters in notebooks.items():
+        done = _papermill(name, tmp_path, absent, **common, **parameters)
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert "is used as it is" in _printed(tmp_path)
+    assert len(before) > 10 and tables() == before
 
 
 @pytest.mark.parametrize(

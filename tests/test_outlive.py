@@ -431,3 +431,45 @@ def test_a_table_of_ones_own_is_called_by_its_file():
     names = [("photos.csv", None), ("table", "photos.csv"), ("photos", "photos.csv")]
     configs = [StudyConfig(model="m", dataset=name, dataset_path=path) for name, path in names]
     assert all((one.dataset, one.dataset_path) == ("photos", "photos.csv") for one in configs)
+
+
+# --- runs of earlier code ---------------------------------------------------------------------------------------------
+
+STORED = Path(__file__).parent / "data" / "stored"
+
+
+def test_runs_from_before_open_and_draw():
+    """Stored runs, made before records had `flip` and the key was one of meaning; `test_stored` holds their tables."""
+    sweep = open_runs(STORED)
+    assert len(sweep.runs) >= 7 and sweep.table().finished.all() and (sweep.table().params > 0).all()
+    assert sweep.models.series.str.startswith("mini ").all()
+    for one in sweep.runs.values():
+        rows = one.records()
+        assert "identity" not in one.manifest and one.config.model.startswith("mini_")
+        assert (rows.flip == (rows.prediction != rows.base_prediction)).all() and rows.prediction_text.notna().all()
+        options = one.samples().set_index("sample_id").options
+        assert rows.prediction_text[0] == options[rows.sample_id[0]][rows.prediction[0]]
+        assert list(one.controls()) and one.errors().empty
+        assert len(one.table("accuracy"))
+    assert len(vfkit.compare_runs(*list(sweep.runs.values())[:2]).made)
+
+
+def test_a_run_from_before_says_why_it_is_not_gone_on_with_and_stands_in(tmp_path, capsys, monkeypatch):
+    """The stored run's config under today's code: another key, the line that says so, and a stand-in without torch."""
+    old = next(one for one in open_runs(STORED, study="perturbation").runs.values() if one.config.families is not None)
+    shutil.copytree(STORED / "perturbation", tmp_path / "perturbation")
+    config = again(old.config, out=str(tmp_path))
+    (same, *_) = execute.same_study(config)
+    assert same.folder.name == old.folder.name
+    suite = execute.natural_suite(config.families, config.family_params)
+    who = key.identity(config, suite, "data")
+    assert "code" in execute.differences(same, who, {})
+    monkeypatch.setitem(LOADERS, config.dataset, _gone)
+    who_is = vfkit.models.fingerprint
+    monkeypatch.setattr(vfkit.models, "fingerprint", _gone)
+    assert run(config).folder == same.folder and "is used as it is" in capsys.readouterr().out
+    monkeypatch.setattr(vfkit.models, "fingerprint", who_is)
+
+
+def _gone(*args, **kwargs):
+    raise ModelUnavailable("not here")

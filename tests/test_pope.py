@@ -305,11 +305,11 @@ def test_of_a_model_that_ignores_the_image_prior_and_prediction_are_one():
 
 def test_figures_draw_whatever_cases_there_are():
     for rows in (planted(0.5), fragile(), records(question("a", "1", 0, 2.0, -3, [-1.0]))):
-        assert len(figures.plot_pope(metrics.pope_table(rows))) == 6
-        assert len(figures.plot_pope_transitions(metrics.pope_transition_table(rows))) == 4
-        assert len(figures.plot_prior_drift(metrics.prior_drift_table(rows))) == 4
-        assert figures.plot_pope_margins(paper.beside(metrics.pope_margin_table(rows))).get_xlabel()
-        assert len(figures.plot_priors(metrics.question_priors(rows))) == 2
+        assert len(figures.plot_pope(metrics.pope_table(rows)).axes) == 6
+        assert len(figures.plot_pope_transitions(metrics.pope_transition_table(rows)).axes) == 4
+        assert len(figures.plot_prior_drift(metrics.prior_drift_table(rows)).axes) == 4
+        assert figures.plot_pope_margins(paper.beside(metrics.pope_margin_table(rows))).axes[0].get_xlabel()
+        assert len(figures.plot_priors(metrics.question_priors(rows)).axes) == 2
 
 
 # --- blanks -----------------------------------------------------------------------------------------------------------

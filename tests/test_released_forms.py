@@ -795,6 +795,22 @@ def test_a_file_rewritten_after_loading_never_gives_another_rows_image(tmp_path,
     assert cells == [sample.images for sample in again]
 
 
+def test_an_image_file_replaced_after_loading_is_an_error_and_no_other_image(tmp_path):
+    file = own_file(tmp_path, "csv")
+    samples = {sample.id: sample for sample in load_dataset(str(file))}
+    one, four = samples["photos/one"], samples["photos/four"]  # about the same file
+    assert one.images == (str(tmp_path / "0.png"),) and image_identity(one) == image_identity(four)
+    again = pickle.loads(pickle.dumps(one.images[0]))  # as it goes to a worker
+    assert again == one.images[0] and content_hash(load_image(again)) == content_hash(load_image(picture(0)))
+    (tmp_path / "0.png").touch()
+    assert shows(one, 0)  # the same content, whatever its times
+    (tmp_path / "0.png").write_bytes(picture(9))
+    for sample in (one, four):
+        with pytest.raises(vfkit.ImageError, match="0.png.*has changed since the data set was read"):
+            load_image(sample.images[0], sample.id)
+    assert shows({sample.id: sample for sample in load_dataset(str(file))}["photos/one"], 9)
+
+
 MEMORY = """
 import resource, sys
 from vfkit.datasets import load_dataset

@@ -227,33 +227,33 @@ def _labels(ax) -> list[str]:
 
 def test_scale_figure_draws_the_table(records):
     table = metrics.scale_summary(records, MODELS)
-    axes = figures.plot_scale(table, ["accuracy", "overlay_IFR", "union_IV"])
-    assert axes.shape == (1, 3)
-    points = {line.get_label(): line for line in axes[0, 2].lines}
+    axes = figures.plot_scale(table, ["accuracy", "overlay_IFR", "union_IV"]).axes
+    assert len(axes) == 3
+    points = {line.get_label(): line for line in axes[2].lines}
     assert points["large (10 M, one)"].get_ydata()[0] == pytest.approx(37.5)
     row = _one(table, model="large")
-    ends = [path.vertices[:, 1] for lines in axes[0, 2].collections for path in lines.get_paths()]
+    ends = [path.vertices[:, 1] for lines in axes[2].collections for path in lines.get_paths()]
     assert any(np.allclose(end, [100 * row.union_IV_low, 100 * row.union_IV_high]) for end in ends)
     x = {name: points[name].get_xdata()[0] for name in points if "(1 M" in name}
     assert len(x) == 2 and x["small (1 M, one)"] != x["third (1 M, two)"]  # of one size, and both to be seen
-    axes[0, 0].figure.canvas.draw()
-    assert [tick.get_text() for tick in axes[0, 0].get_xticklabels()] == ["1 M", "10 M"]
-    assert axes[0, 0].get_title(loc="left") == "d, n = 8 samples"
-    assert {"chance", "noise floor (identity), largest"} <= set(_labels(axes[0, 0]))
+    axes[0].figure.canvas.draw()
+    assert [tick.get_text() for tick in axes[0].get_xticklabels()] == ["1 M", "10 M"]
+    assert axes[0].get_title(loc="left") == "d, n = 8 samples"
+    assert {"chance", "noise floor (identity), largest"} <= set(_labels(axes[0]))
 
 
 def test_scale_figure_shows_published_values_of_its_models_only(records):
     hubs = MODELS.assign(hub=["Qwen/Qwen3-VL-2B-Instruct", "", ""])
     table = paper.beside_scale(metrics.scale_summary(records.assign(dataset="seedbench"), MODELS), hubs)
-    axes = figures.plot_scale(table, ["union_IV"])
-    hollow = [line for line in axes[0, 0].lines if line.get_label().startswith("published")]
+    axes = figures.plot_scale(table, ["union_IV"]).axes
+    hollow = [line for line in axes[0].lines if line.get_label().startswith("published")]
     assert [line.get_ydata()[0] for line in hollow] == [pytest.approx(37.57)]
-    assert axes.shape == (1, 1)  # no panel for HI's other data
-    assert axes[0, 0].get_title(loc="left") == "seedbench, n = 8 samples"
+    assert len(axes) == 1  # no panel for HI's other data
+    assert axes[0].get_title(loc="left") == "seedbench, n = 8 samples"
 
 
 def test_differences_figure(records):
-    axes = figures.plot_scale_differences(metrics.scale_differences(records, MODELS))
+    axes = figures.plot_scale_differences(metrics.scale_differences(records, MODELS)).axes
     (points,) = [line for line in axes[1].lines if line.get_label() == "d: large - small"]
     assert points.get_xdata() == pytest.approx([0, 0, 0, 0, -50, -37.5])
     assert [label.get_text() for label in axes[0].get_yticklabels()][4] == "text overlay\nn = 8 samples"
@@ -261,16 +261,16 @@ def test_differences_figure(records):
 
 def test_ranks_figure(records):
     flips = metrics.by_model(metrics.flip_table, records, MODELS)
-    axes = figures.plot_ranks(flips, metrics.rank_agreement(records, MODELS))
-    left = [text.get_text() for text in axes[0, 0].texts]
+    axes = figures.plot_ranks(flips, metrics.rank_agreement(records, MODELS)).axes
+    left = [text.get_text() for text in axes[0].texts]
     assert left[:3] == ["12.5", "12.5", "75.0"]  # translation in the three models
-    right = [text.get_text() for text in axes[0, 1].texts]
-    assert right[0].startswith("0.63\n[") and right[1] == "" and right[2].startswith("-1.00\n[")
-    assert [label.get_text() for label in axes[0, 0].get_yticklabels()][0] == "translation\nn = 16"
+    right = [text.get_text() for text in axes[1].texts]
+    assert right[0].startswith("0.63\n[") and right[1].startswith("-1.00\n[")
+    assert [label.get_text() for label in axes[0].get_yticklabels()][0] == "translation\nn = 16"
     one = records[records["model"] == "small"]
     flips = metrics.by_model(metrics.flip_table, one, MODELS)
-    axes = figures.plot_ranks(flips, metrics.rank_agreement(one, MODELS))
-    assert not axes[0, 1].axison
+    axes = figures.plot_ranks(flips, metrics.rank_agreement(one, MODELS)).axes
+    assert not axes[1].axison
 
 
 def test_figures_keep_a_notebook_interactive():

@@ -402,7 +402,7 @@ def test_drift_between_prompts_on_the_same_image():
     vectors, controls = _states(frames[1], {"a": 0.1, "b": 1.2, "c": 0.6, "d": np.pi / 2, "e": 0})
     table = metrics.vfat_drift(answers, frames[0], vectors, controls, probes=["ctx_open"])
     cells = table.set_index("answer")
-    assert set(table.family) == {"oe L1 -> L3"} and cells["samples"].to_list() == [4, 2, 2]
+    assert set(table.family) == {"oe L1 -> L3"} and cells["samples"].to_list() == [4, 2, 1, 0, 1, 2]
     expected = 1 - np.cos([0.1, 1.2, 0.6, np.pi / 2])
     assert cells.loc["all", "drift"] == pytest.approx(expected.mean(), rel=1e-5)
     assert cells.loc["kept", "drift"] == pytest.approx(expected[[0, 3]].mean(), rel=1e-5)
@@ -442,23 +442,23 @@ def test_figures_draw_the_tables():
     answers, published = _models(), paper_vfat.published_vfat()
     scores = metrics.vfat_scores(answers)
     said = scores[scores.reading == "generation"]
-    ax = figures.plot_vrs(scores, published)
+    ax = figures.plot_vrs(scores, published).axes[0]
     pooled = said[(said.format == "all") & (said.model == "small")]
     drawn = {line.get_label(): line for line in ax.lines}
     np.testing.assert_allclose(drawn["small"].get_ydata(), pooled.VRS)
     np.testing.assert_allclose(drawn["published, VF: Seed-1.6"].get_ydata(), [0.514])
     assert "n = 80" in ax.get_xticklabels()[0].get_text() and "n = 240" in ax.get_xticklabels()[3].get_text()
-    ax = figures.plot_vfat_radar(scores, published)
+    ax = figures.plot_vfat_radar(scores, published).axes[0]
     drawn = {line.get_label(): line for line in ax.lines}
     six = said[(said.format != "all") & (said.level != "all") & (said.model == "large")]
     np.testing.assert_allclose(drawn["large"].get_ydata()[:6], 100 * six.mAcc)
-    axes = figures.plot_outcomes(scores, published)
+    axes = figures.plot_outcomes(scores, published).axes
     widths = [bar.get_width() for bar in axes[0].patches]
     assert sum(widths) == pytest.approx(100 * (12 + 1)) and "12 models" in axes[0].get_yticklabels()[-1].get_text()
     correlations = metrics.vfat_correlations(said[(said.format == "all") & (said.level == "all")])
-    axes = figures.plot_outcome_pairs(scores, correlations)
+    axes = figures.plot_outcome_pairs(scores, correlations).axes
     assert f"r = {correlations.r[0]:.2f} over 3 models" in axes[0].get_title(loc="left")
-    ax = figures.plot_vfat_categories(metrics.vfat_scores(answers, ["category"]))
+    ax = figures.plot_vfat_categories(metrics.vfat_scores(answers, ["category"])).axes[0]
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["Physical\nn = 240"]
     with pytest.raises(ValueError, match="no answers were read by 'thought'"):
         figures.plot_vrs(scores, reading="thought")

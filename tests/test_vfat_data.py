@@ -678,3 +678,21 @@ def test_the_neutral_prompt_on_the_ordinary_image_completes_the_design():
     )
     without = {s.id: s.images for s in vfkit.load_dataset("mini_vfat", size=2)}
     assert without.items() <= {s.id: s.images for s in mini}.items()
+
+
+def test_a_gallery_has_one_answer_of_each_level_and_outcome(tmp_path):
+    from vfkit.study.gallery import answered
+
+    config = vfkit.StudyConfig(
+        model="mini_qwen3vl", dataset="mini_vfat", dataset_options={"size": 4, "baseline": True}, n=None, families=(),
+        out=str(tmp_path), device="cpu",
+    )  # fmt: skip
+    run = vfkit.run_study(config, progress=False)
+    answers = vfkit.metrics.vfat_answers(run.records(), run.samples()).query("reading == 'likelihood'")
+    items = answered(run, answers)
+    shown = [(item["level"], item["outcome"]) for item in items]
+    assert len(shown) == len(set(shown)) and set(shown) == set(zip(answers.level, answers.outcome, strict=True))
+    for item in items:
+        row = answers[(answers.level == item["level"]) & (answers.answer == item["answer"])]
+        assert item["outcome"] in set(row.outcome) and item["image"].size[0] > 50
+        assert bool(item["hint"]) == (item["level"] in ("L2", "L3"))

@@ -94,8 +94,7 @@ def missing_parts(folder: Path, deep: bool = False) -> list[str]:
     for file in folder.rglob("*") if deep else folder.iterdir():
         place = file.relative_to(folder).parent
         if file.name.endswith(".index.json") and file.exists():
-            shards = json.loads(file.read_text()).get("weight_map", {}).values()
-            promised |= {str(place / shard) for shard in shards}
+            promised |= {str(place / shard) for shard in _shards(file)}
         elif numbered := re.fullmatch(r"(.*-)\d{5}-of-(\d{5})(\..*)", file.name):
             before, n, after = numbered.groups()
             promised |= {str(place / f"{before}{i:05d}-of-{n}{after}") for i in _numbers(file.name, int(n))}
@@ -126,6 +125,14 @@ def quoted(names: Sequence[str], at_most: int = 3) -> str:
     """Quote the first names of a list."""
     left = f" and {len(names) - at_most} more" if len(names) > at_most else ""
     return ", ".join(names[:at_most]) + left
+
+
+def _shards(index: Path) -> list[str]:
+    """Files that an index of shards names."""
+    try:
+        return list(json.loads(index.read_text()).get("weight_map", {}).values())
+    except (ValueError, AttributeError):
+        return [f"{index.name} (damaged)"]
 
 
 def _numbers(name: str, n: int) -> range:

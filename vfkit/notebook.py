@@ -116,6 +116,8 @@ def where(notebook: str | Path) -> str:
 def _assignments(cell: str) -> list[tuple[str, ast.expr | None, Any]]:
     """`name = literal` statements of a cell as (name, annotation, value), in order."""
     found: list[tuple[str, ast.expr | None, Any]] = []
+    annotation: ast.expr | None
+    value: Any
     for statement in ast.parse(cell).body:
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):

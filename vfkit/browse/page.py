@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vfkit.browse import pictures, rows
+from vfkit.metrics.hidden import PERCENTILE
 from vfkit.study.run import Run
 from vfkit.study.store import write_atomic
 
@@ -80,7 +81,7 @@ def write(runs: Run | Sequence[Run], path: str | Path, megabytes: float = MEGABY
     notes = [f"{title['name']}: {title['about']}." for title in titles]
     notes += [*_choice(chosen, found), *missing, _budget(chosen, album, megabytes)]
     data = {"runs": titles, "columns": rows.COLUMNS, "notes": notes, "block": _BLOCK}
-    data |= {"percentile": rows.PERCENTILE, "samples": [_slim(sample, texts) for sample in chosen]}
+    data |= {"percentile": PERCENTILE, "samples": [_slim(sample, texts) for sample in chosen]}
     data["texts"] = list(texts.index)
     write_atomic(Path(path), render(data, album.pictures).encode())
     return Page(Path(path), tuple(notes))

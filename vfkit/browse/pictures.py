@@ -32,7 +32,8 @@ class Album:
     """Thumbnails as data URIs, equal images once, up to a number of bytes."""
 
     def __init__(self, budget: float):
-        self.budget, self.size, self.pictures = budget, 0, []
+        self.budget, self.size = budget, 0
+        self.pictures: list[str] = []
         self.index: dict[str, int] = {}
 
     @property

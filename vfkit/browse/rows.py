@@ -4,11 +4,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from vfkit.datasets.base import quotas, rank
-from vfkit.metrics.drift import PERCENTILE, control_distances
+from vfkit.metrics.controls import control_distances, control_pairs
+from vfkit.metrics.drift import about_samples
+from vfkit.metrics.frames import same_answers
+from vfkit.metrics.hidden import thresholds
 from vfkit.readout import rules
 from vfkit.readout.readout import PROBES
 from vfkit.study.run import Run
@@ -55,9 +57,10 @@ def _of_run(run: Run, texts: Texts):
     failed = {id: part for id, part in errors.groupby("sample_id", sort=False)}
     controls, probes = _controls(run), probes_of(records)
     order = records.family.ne("base")
-    for id, part in records.assign(order=order).groupby("sample_id", sort=False):
+    said = same_answers(records).kept_open.to_numpy()
+    for id, part in records.assign(order=order, kept_open=said).groupby("sample_id", sort=False):
         part = part.sort_values("order", kind="stable").to_dict("records")
-        forms = [_form(row, part[0], rule, probes, texts) for row in part]
+        forms = [_form(row, rule, probes, texts) for row in part]
         yield id, _about(asked.get(id)), {"forms": forms, **controls(id), "errors": _errors(failed.pop(id, None))}
     for id, part in failed.items():
         yield id, {}, {"forms": [], "errors": _errors(part)}
@@ -76,7 +79,7 @@ def _about(row: dict[str, Any] | None) -> dict[str, Any]:
     return about | {name: row["meta"][name] for name in ("level", "item", "format") if name in row["meta"]}
 
 
-def _form(row: dict[str, Any], base: dict[str, Any], rule: str, probes: Sequence[str], texts: Texts) -> dict[str, Any]:
+def _form(row: dict[str, Any], rule: str, probes: Sequence[str], texts: Texts) -> dict[str, Any]:
     form: dict[str, Any] = dict.fromkeys(COLUMNS)
     form |= {name: texts(row[name]) for name in ("family", "instance", "text_open", "text_mcq")}
     form["reason"] = texts(row["reason"] or None)
@@ -84,8 +87,7 @@ def _form(row: dict[str, Any], base: dict[str, Any], rule: str, probes: Sequence
     form["flip"] = None if row["family"] == "base" or pd.isna(row["flip"]) else bool(row["flip"])
     form["margin"], form["base_margin"] = _short(row["margin"]), _short(row["base_margin"])
     form["drift"] = [_short(row[DRIFT.format(probe)]) for probe in probes]
-    if pd.notna(row["text_open"]) and pd.notna(base["text_open"]):
-        form["kept_open"] = _said(row["text_open"]) == _said(base["text_open"])
+    form["kept_open"] = None if pd.isna(row["kept_open"]) else bool(row["kept_open"])
     if row["logp_text"] is not None:
         parts = (row[name] for name in ("logp_text", "logp_end", "n_tokens", "logp_letter"))
         form["scores"] = [_short(score) for score in rules.scores(rule, *parts)]
@@ -93,10 +95,6 @@ def _form(row: dict[str, Any], base: dict[str, Any], rule: str, probes: Sequence
         form["size"] = [int(row["width"]), int(row["height"])]
     form["hash"] = row["image_hash"] if pd.notna(row["image_hash"]) else None  # taken out when the page is written
     return form
-
-
-def _said(text: str) -> str:
-    return " ".join(text.lower().split()).strip(".,;:!?\"' ")
 
 
 def _errors(part: pd.DataFrame | None) -> list[list[str]]:
@@ -113,26 +111,20 @@ def _controls(run: Run):
     probes = probes_of(records)
     if not probes:
         return lambda id: {}
-    columns = [DRIFT.format(probe) for probe in probes]
-    category = records.drop_duplicates("sample_id").set_index("sample_id").category
-    grouped = controls.groupby("sample_id")[columns]
-    same, pairs = grouped.mean(), grouped.size()
-    by_category = controls.groupby(controls.sample_id.map(category))[columns]
-    threshold = by_category.quantile(PERCENTILE / 100)
-    others = {probe: control_distances(vectors, probe).set_index("sample_id").cos for probe in probes if len(vectors)}
+    about = about_samples(records)
+    by_probe = [control_pairs(controls, DRIFT.format(probe), about) for probe in probes]
+    same = [pairs.groupby("sample").drift.agg(["mean", "size"]) for pairs in by_probe]
+    limits = [thresholds(pairs).threshold for pairs in by_probe]
+    others = [control_distances(vectors, probe).set_index("sample_id").cos for probe in probes] if len(vectors) else []
 
     def of(id: str) -> dict[str, Any]:
-        row = {"same_question": _row(same, id), "threshold": _row(threshold, category.get(id))}
-        row["pairs"] = int(pairs.get(id, 0))
-        row["other_sample"] = [_short(others[probe].get(id)) if probe in others else None for probe in probes]
-        return row
+        category = about.category.get(id)
+        row: dict[str, Any] = {"same_question": [_short(one["mean"].get(id)) for one in same]}
+        row["pairs"] = max((int(one["size"].get(id, 0)) for one in same), default=0)
+        row["other_sample"] = [_short(one.get(id)) for one in others]
+        return row | {"threshold": [_short(one.get(category)) for one in limits]}
 
     return of
-
-
-def _row(frame: pd.DataFrame, key: Any) -> list[float | None]:
-    values = frame.loc[key] if key in frame.index else np.full(frame.shape[1], np.nan)
-    return [_short(value) for value in values]
 
 
 def _short(value: Any) -> float | None:

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from vfkit.datasets.base import DatasetUnavailable, RowError, Rows, SampleList, distinct, fingerprint, select
+from vfkit.datasets.base import DatasetUnavailable, RowError, Rows, SampleList, distinct, fingerprint, seen, select
 from vfkit.names import unknown
 from vfkit.sample import Sample
 
@@ -55,7 +55,7 @@ def load_dataset(
     Raises:
         ValueError: unknown name or option (the nearest valid one is named), n < 1, no usable row, or a subset for
             which there are too few.
-        DatasetUnavailable: no `path` is given, and the data are neither installed nor to be had from the hub.
+        DatasetUnavailable: no `path` is given, and the data are neither installed nor available from the hub.
     """
     loader, path, name = resolve(name, path)
     if n is not None and n < 1:
@@ -87,6 +87,7 @@ def load_dataset(
             chosen.append(rows.finish(sample))
         except ValueError as error:
             errors.append(RowError(sample.id, str(error)))
+    chosen = seen(chosen)
     return SampleList(chosen, name, fingerprint(chosen, errors), errors)
 
 

@@ -1,11 +1,11 @@
-"""What all datasets share: the list that flows out, rows that cannot be used, the seeded choice, the fingerprint."""
+"""What all data sets share: lists of samples, rows that cannot be used, the seeded choice, the fingerprint."""
 
 import hashlib
 import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -17,9 +17,12 @@ from vfkit.images import ImageError, content_hash, load_image
 from vfkit.names import unknown  # noqa: F401 - what else imports it from here may go on
 from vfkit.sample import Sample
 
+UNREADABLE = "unreadable"
+"""The digest of an image that cannot be read, which becomes an error row."""
+
 
 class DatasetUnavailable(RuntimeError):
-    """A data set that cannot be had here; the message says which, what was tried, and what to do."""
+    """A data set that is not available; the message says which, what was tried, and what to do."""
 
 
 class RowError(NamedTuple):
@@ -65,7 +68,7 @@ def distinct(samples: Iterable[Any]) -> tuple[list[Any], list[RowError]]:
 
 
 def rank(*parts: Any) -> str:
-    """A seeded random key: to sort by it shuffles, alike on every machine and whatever the first order was."""
+    """Seeded random key: sorting by it shuffles, the same on every machine and for every first order."""
     return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()
 
 
@@ -91,7 +94,7 @@ def select(samples: list[Sample], n: int | None, seed: int, subset: int = 0) -> 
 
 
 def _shown(sample: Sample) -> str:
-    """What samples that follow each other have in common."""
+    """Name of the image or item that samples which follow each other share."""
     return sample.meta.get("image", sample.meta.get("item", sample.id))
 
 
@@ -118,8 +121,8 @@ def quotas(sizes: dict[str, int], n: int) -> dict[str, int]:
 
 
 def fingerprint(samples: Iterable[Sample], errors: Iterable[RowError] = ()) -> str:
-    """Digest of everything a model is asked, image contents included, and of what runs keep of each sample beside, so
-    that edited data never pass for the old."""
+    """Digest of everything a model is asked, image contents included, and of what runs keep of each sample, so that
+    edited data never pass for the old."""
     file_digest = cache(_file_digest)  # several questions may share an image
     whole = hashlib.sha256()
     for s in samples:
@@ -133,14 +136,14 @@ def fingerprint(samples: Iterable[Sample], errors: Iterable[RowError] = ()) -> s
 
 
 def digest(source: Any, file_digest: Callable[[str], str]) -> str:
-    """What tells an image's source from others: its content; of a path, what `file_digest` makes of it."""
+    """Digest of an image's content; of a path, what `file_digest` makes of it."""
     if isinstance(known := getattr(source, "digest", None), str):
         return known  # of an image inside a data file, seen when that was read
     if callable(source):
         try:
             source = source()
         except (OSError, ValueError):
-            return "unreadable"  # becomes an error row
+            return UNREADABLE  # becomes an error row
     if isinstance(source, str | os.PathLike):
         return file_digest(os.fspath(source))
     if isinstance(source, bytes | bytearray | memoryview):
@@ -149,12 +152,48 @@ def digest(source: Any, file_digest: Callable[[str], str]) -> str:
         try:
             return content_hash(load_image(source))
         except ImageError:
-            return "unreadable"  # becomes an error row
-    return type(source).__name__  # nothing the image door opens: becomes an error row
+            return UNREADABLE  # becomes an error row
+    return type(source).__name__  # nothing that `load_image` opens: becomes an error row
+
+
+class ImageFile(str):
+    """The path of an image whose content is known, as `digest`; to call it is to read its bytes.
+
+    Raises:
+        ValueError: on reading, the file no longer holds the content seen.
+        OSError: on reading, it is gone.
+    """
+
+    digest: str
+
+    def __new__(cls, path: str, digest: str = "") -> "ImageFile":
+        file = super().__new__(cls, path)
+        file.digest = digest
+        return file
+
+    def __call__(self) -> bytes:
+        with open(self, "rb") as file:
+            content = file.read()
+        if hashlib.sha256(content).hexdigest() != self.digest:
+            raise ValueError("the file has changed since the data set was read: another image stands there")
+        return content
+
+
+def seen(samples: Iterable[Sample]) -> list[Sample]:
+    """The samples with the files of their images as they are now: opening one that has changed since is an error."""
+    file_digest = cache(_file_digest)  # several questions may share an image
+
+    def look(source: Any) -> Any:
+        if not isinstance(source, str | os.PathLike):
+            return source
+        known = file_digest(os.fspath(source))
+        return source if known == UNREADABLE else ImageFile(os.fspath(source), known)
+
+    return [replace(sample, images=tuple(map(look, sample.images))) for sample in samples]
 
 
 def image_identity(sample: Sample) -> tuple[str, ...]:
-    """What tells a sample's images from others': the path of each, else its content. Names in `meta` do not count."""
+    """Identity of a sample's images: the content of each, or its path. Names in `meta` do not count."""
     return tuple(digest(source, os.path.abspath) for source in sample.images)
 
 
@@ -162,4 +201,4 @@ def _file_digest(path: str) -> str:
     try:
         return fingerprint_file(path)
     except OSError:
-        return "unreadable"  # becomes an error row; its key differs once the file is there
+        return UNREADABLE  # becomes an error row; its key differs once the file is there

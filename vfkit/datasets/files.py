@@ -53,7 +53,7 @@ class ImageFolders:
     A name is a path below one of the folders, with or without its extension. An absolute path, as toolkits write them
     into tables on another machine, is looked up by its end, the longest that is there. What lies outside the folders
     is refused, be it named by `..` or reached through a link; links within them are followed, and so are those of a
-    snapshot in the hub's cache to the blobs beside it.
+    snapshot in the hub's cache to the repository's blobs.
     """
 
     def __init__(self, *folders: str | Path | None):
@@ -139,7 +139,7 @@ def image_of(cell: Any, folders: ImageFolders, called: str) -> Any:
     """The image of a row's cell, as a sample takes it: where it lies in its data file, or the path of the file named.
 
     Args:
-        cell: `{bytes, path}` as parquet files of the hub have it, its bytes alone, or the name of a file.
+        cell: `{bytes, path}` as parquet files of the hub have it, its bytes, or the name of a file.
         called: what messages call it.
 
     Raises:

@@ -15,7 +15,7 @@ within the images, and is refused). Columns, as far as they are read:
 | `subfield` | kept in `meta`, as is `id` |
 
 Images stand at their marks, each in its own place; those that the question does not mark follow it. They come in the
-order in which they stand, and marks are renumbered by it: of two images, with `<image 2>` alone marked, the second is
+order in which they stand, and marks are renumbered by it: of two images, with only `<image 2>` marked, the second is
 `<image 1>` at its mark, and the first follows the question. A mark in an option stays text, under the new number of the
 image it names. Images are not held: each is read again from its place whenever it is opened.
 """
@@ -41,7 +41,7 @@ SUBJECTS = (
     *("History", "Literature", "Manage", "Marketing", "Materials", "Math", "Mechanical_Engineering", "Music"),
     *("Pharmacy", "Physics", "Psychology", "Public_Health", "Sociology"),
 )
-SPLITS = ("validation", "dev")  # the answers of MMMU's `test` are not public; MMMU-Pro has that split alone
+SPLITS = ("validation", "dev")  # the answers of MMMU's `test` are not public; MMMU-Pro has only that split
 PRO = ("standard (10 options)", "standard (4 options)")
 MARK = re.compile(r"<image (\d+)>")
 OTHERWISE = (

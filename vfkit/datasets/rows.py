@@ -227,7 +227,7 @@ def _json_list(file: Path) -> Iterator[Row]:
 def text_rows(file: Path, delimiter: str = "\t") -> Iterator[Row]:
     """The rows of a table with a header, quoted as spreadsheets do: cells are texts and nothing else.
 
-    A row that cannot be read costs its first line alone: reading goes on in the next one.
+    A row that cannot be read costs only its first line: reading goes on in the next one.
 
     Raises:
         ValueError: a column's name occurs twice.

@@ -10,7 +10,7 @@ from vfkit.datasets.base import RowError, Rows
 from vfkit.sample import LETTERS, Sample
 
 Asked = tuple[Sample, str]
-"""A multiple-choice sample without its answer, and the answer as its file gives it; empty where there is none."""
+"""A multiple-choice sample without its answer, and the answer as its file gives it; empty without one."""
 
 
 OPTIONAL = frozenset({"hint", "category", "answer", "type", *LETTERS})

@@ -169,7 +169,7 @@ def copy_image(source: Any, folder: Path, stem: str) -> str:
     Args:
         source: bytes, a path, or a function that reads one of these.
     """
-    source = source() if callable(source) else source
+    source = source() if callable(source) and not isinstance(source, str) else source
     if isinstance(source, bytes):
         name = f"{stem}.jpg" if source[:2] == b"\xff\xd8" else f"{stem}.png"
         (folder / name).write_bytes(source)

@@ -35,7 +35,7 @@ class Item(BaseModel):
         id: unique within its source.
         category: one of VF's six, or another name.
         atypical, ordinary: two images of the same matter, one against expectation; anything that
-            `vfkit.load_image` opens. Without an ordinary image the item fills L1 and L3 alone.
+            `vfkit.load_image` opens. Without an ordinary image the item fills only L1 and L3.
         question: asked where options are listed.
         open_question: asked without options; empty takes `question`.
         truth, trap: what the atypical image shows, and what one would expect of it. Of the ordinary image (L2) they

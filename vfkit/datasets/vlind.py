@@ -39,7 +39,7 @@ CATEGORIES = {
     "folklore": "Functional",
 }
 GOOD_VOTES = 2  # people who found an image good: fewer, and it is not used
-LONGEST = 100  # characters of an id; longer ones are none, and Python refuses to read numbers of thousands of digits
+LONGEST = 100  # characters of an id; longer ones are invalid, and Python refuses to read numbers of thousands of digits
 MISSING = (
     "vlind needs path=: the folder of VLind-Bench (data.json and images), or one of its parquet mirrors. A notebook "
     "takes `-p dataset_path FOLDER`. Without it, try mini_vfat."
@@ -242,7 +242,7 @@ def _mirror(files: list[Path]) -> Iterator[tuple[Any, ImageOf]]:
 
 
 def _image(cell: Any) -> Any:
-    """Where an image lies; the error that says why where there is none, or a white pixel in its place."""
+    """Where an image lies; an error where it is missing, or a white pixel stands in its place."""
     try:
         content = cell.get("bytes") if isinstance(cell, dict) else cell
         if isinstance(content, bytes) and check_image(content, "its image") == (1, 1):

@@ -162,7 +162,7 @@ def read(root: Path, split: str = "test") -> tuple[dict[str, Picture | ValueErro
 
 
 def pairs(pictures: dict[str, Picture | ValueError]) -> tuple[list[tuple[Picture, Picture]], list[RowError]]:
-    """Each odd image with its ordinary partner, and an error for each image of a pair that is none."""
+    """Each odd image with its ordinary partner, and an error for each image without one."""
     groups: dict[str, list[Picture]] = defaultdict(list)
     errors = []
     for id, picture in pictures.items():

@@ -14,7 +14,14 @@ from vfkit.figures.pope import (
 )
 from vfkit.figures.scaling import plot_ranks, plot_scale, plot_scale_differences
 from vfkit.figures.style import save, styled
-from vfkit.figures.vfat import plot_outcome_pairs, plot_outcomes, plot_vfat_categories, plot_vfat_radar, plot_vrs
+from vfkit.figures.vfat import (
+    plot_outcome_pairs,
+    plot_outcomes,
+    plot_vfat_categories,
+    plot_vfat_gallery,
+    plot_vfat_radar,
+    plot_vrs,
+)
 
 __all__ = [
     "plot_ablation",
@@ -43,6 +50,7 @@ __all__ = [
     "plot_traces",
     "plot_transitions",
     "plot_vfat_categories",
+    "plot_vfat_gallery",
     "plot_vfat_radar",
     "plot_vrs",
     "save",

@@ -1,39 +1,55 @@
 """Figures of moving states: drift against its controls, per cent of control by probe, and where the states lie."""
 
 from textwrap import fill
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from vfkit.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PINK, RED, SKY, family_axes, legend, styled
+from vfkit.figures.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    MARKERS,
+    ORANGE,
+    PINK,
+    RED,
+    SKY,
+    family_axes,
+    legend,
+    noise_floor,
+    styled,
+)
 
 _PROBES = {"ctx_open": BLUE, "ctx_mcq": SKY, "ans_open": GREEN, "ans_mcq": ORANGE, "ans_mcq_free": PINK}
-_CONTROLS = {"same_question": ORANGE, "other_sample": GREY}
+_SHAPES = dict(zip(_PROBES, MARKERS, strict=False))
+_CONTROLS = {"same_question": ORANGE, "same_category": SKY, "other_sample": GREY}
 _PANELS = {"all": "all answers", "kept": "answer kept", "flipped": "answer flipped"}
 _NAMES = {"cos": "cosine distance to the base state, 1 - cos", "l2": "L2 distance to the base state"}
 
 
 @styled()
-def plot_drift_histograms(samples: pd.DataFrame, distance: str = "cos", threshold: float | None = None) -> np.ndarray:
+def plot_drift_histograms(samples: pd.DataFrame, distance: str = "cos", threshold: float | None = None) -> Figure:
     """How far states move while the answer stays, against both controls (HI Figure 1, which has no such condition).
 
     Args:
         samples: of `metrics.sample_drift`. distance: the one it was made of, for the axis.
         threshold: the `threshold` of `metrics.drift_table`, drawn as a line.
 
-    Returns:
-        One axes per family. Histograms over samples, on a logarithmic axis, each scaled to its own peak. What moves
-        less than the axis shows (the noise floor) stands at its left edge, its largest value beside it.
+    One panel per family: histograms over samples, on a logarithmic axis, each scaled to its own peak. What moves less
+    than the axis shows (the noise floor) stands at its left edge, its largest value beside it.
     """
     families = [name for name in samples["family"].unique() if name not in _CONTROLS]
     low, high = _range(samples["drift"], samples["family"])
     bins = np.geomspace(low, 1.2 * high, 61)
     height = 1.6 + 0.62 * max(len(families), 1)
     fig, axes = plt.subplots(max(len(families), 1), 1, figsize=(6.6, height), sharex=True, squeeze=False)
+    axes[0, 0].set_xscale("log")  # shared by all, and before seaborn draws: its bins are then powers of ten
     for ax, family in zip(axes[:, 0], families, strict=False):
         own = samples[samples["family"] == family]
         kept, flipped = (own.loc[own["answer"] == answer, "drift"] for answer in ("kept", "flipped"))
@@ -48,15 +64,15 @@ def plot_drift_histograms(samples: pd.DataFrame, distance: str = "cos", threshol
             ax.axvline(threshold, color=INK, linestyle="--", linewidth=1, label="5th percentile, same question")
         name, n = fill(family.replace("_", " "), 24), f"n = {len(kept):,} kept,\n{len(flipped):,} flipped"
         ax.set_ylabel(f"{name}\n{n}", rotation=0, ha="right", va="center", fontsize=8)
-        ax.set(xscale="log", xlim=(bins[0], bins[-1]), ylim=(0, 1.12), yticks=[])
+        ax.set(xlim=(bins[0], bins[-1]), ylim=(0, 1.12), yticks=[])
         ax.spines["left"].set_visible(False)
     axes[-1, 0].set_xlabel(f"Drift: mean {_NAMES[distance]}, per sample")
-    legend(fig, axes[:, 0])
-    return axes[:, 0]
+    legend(fig)
+    return fig
 
 
 @styled()
-def plot_drift(table: pd.DataFrame, control: str = "other_sample") -> np.ndarray:
+def plot_drift(table: pd.DataFrame, control: str = "other_sample") -> Figure:
     """Drift in per cent of a control, by family and probe: all answers, kept, flipped.
 
     Args:
@@ -64,10 +80,9 @@ def plot_drift(table: pd.DataFrame, control: str = "other_sample") -> np.ndarray
             published values, which stand beside `other_sample`.
         control: `other_sample` or `same_question`.
 
-    Returns:
-        The three axes. Whiskers are the interval of the drift, divided by the mean of the control. The dashed line is
-        the noise floor, the largest value of `identity`; where it lies left of the axis its value is in the legend,
-        and what is smaller than the axis shows is a triangle at its left edge.
+    Whiskers are the interval of the drift, divided by the mean of the control. The dashed line is the noise floor, the
+    largest value of `identity`; where it lies left of the axis its value is in the legend, and what is smaller than the
+    axis shows is a triangle at its left edge.
 
     Raises:
         ValueError: several taps or distances in the table.
@@ -93,7 +108,8 @@ def plot_drift(table: pd.DataFrame, control: str = "other_sample") -> np.ndarray
             at = own["family"].map(y).to_numpy() + 0.15 * (i - (len(probes) - 1) / 2)
             low, value, high = (own[f"percent{end}"].clip(lower=left) for end in ("_low", "", "_high"))
             ax.hlines(at, low, high, color=_PROBES[probe], linewidth=1.4)
-            ax.plot(value.where(value > left), at, "o", color=_PROBES[probe], ms=4, label=probe, zorder=3)
+            mark = _SHAPES[probe]
+            ax.plot(value.where(value > left), at, mark, color=_PROBES[probe], ms=4, ls="", label=probe, zorder=3)
             ax.plot(value.where(value == left), at, "<", color=_PROBES[probe], ms=4, clip_on=False, zorder=3)
             if source and answer == "all":
                 label = f"published: {source}"
@@ -102,16 +118,16 @@ def plot_drift(table: pd.DataFrame, control: str = "other_sample") -> np.ndarray
             ax.text(0.5, 0.5, "none", transform=ax.transAxes, ha="center", color=GREY)
         if np.isfinite(floor):
             label = f"noise floor (identity): {floor:.1g} %"
-            ax.axvline(max(floor, left), color=INK, linestyle="--", linewidth=1, label=label, zorder=1)
+            noise_floor(ax, max(floor, left), label)
         ax.set(xscale="log", xlim=(left, 2 * right), title=_PANELS[answer])
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         ax.set_xlabel(f"Drift, % of {control.replace('_', '-')} control")
-    legend(fig, axes)
-    return axes
+    legend(fig)
+    return fig
 
 
 @styled()
-def plot_embedding(table: pd.DataFrame, columns: int = 5) -> np.ndarray:
+def plot_embedding(table: pd.DataFrame, columns: int = 5) -> Figure:
     """Base and perturbed states on their first two principal components, one panel per family, a line per move.
 
     Args:
@@ -124,7 +140,7 @@ def plot_embedding(table: pd.DataFrame, columns: int = 5) -> np.ndarray:
     size = (0.7 + 2.0 * columns, 1.1 + 2.0 * rows)
     fig, axes = plt.subplots(rows, columns, figsize=size, sharex=True, sharey=True, squeeze=False)
     for ax in axes.flat[len(families) :]:
-        ax.set_axis_off()
+        ax.remove()
     for ax, family in zip(axes.flat, families, strict=False):
         own = table[table["family"] == family]
         start = base.reindex(own["sample_id"])
@@ -142,8 +158,8 @@ def plot_embedding(table: pd.DataFrame, columns: int = 5) -> np.ndarray:
         ax.set_xlabel(f"PC 1 ({x:.0f} % of variance)", fontsize=8)
     for ax in axes[:, 0]:
         ax.set_ylabel(f"PC 2 ({y:.0f} %)", fontsize=8)
-    legend(fig, axes.flat[: len(families)])
-    return axes.ravel()[: len(families)]
+    legend(fig)
+    return fig
 
 
 def _range(values: pd.Series, families: pd.Series) -> tuple[float, float]:
@@ -154,10 +170,17 @@ def _range(values: pd.Series, families: pd.Series) -> tuple[float, float]:
 
 
 def _steps(ax: Axes, bins: np.ndarray, values: pd.Series, colour: str, label: str, fill: bool = False) -> None:
-    counts, _ = np.histogram(np.clip(values, bins[0], bins[-1]), bins)
-    if counts.any():
-        style: dict[str, Any] = {"fill": True, "alpha": 0.45, "linewidth": 0} if fill else {"linewidth": 1.2}
-        ax.stairs(np.where(counts, counts / counts.max(), np.nan), bins, color=colour, label=label, **style)
+    """A histogram scaled to its peak."""
+    values = values[values.notna()].clip(bins[0], bins[-1])
+    if not len(values):
+        return
+    peak = np.histogram(values, bins)[0].max()
+    style = {"alpha": 0.45, "linewidth": 0} if fill else {"linewidth": 1.2}
+    data = pd.DataFrame({"drift": values, "weight": 1 / peak})
+    names = {"x": "drift", "weights": "weight"}
+    sns.histplot(
+        data, **names, bins=list(np.log10(bins)), element="step", fill=fill, color=colour, label=label, ax=ax, **style
+    )
 
 
 def _sources(table: pd.DataFrame) -> str:

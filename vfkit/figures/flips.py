@@ -5,47 +5,52 @@ from textwrap import fill, shorten
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from vfkit.figures.style import BLUE, GREEN, INK, RED, family_axes, legend, published_markers, styled, whiskers
+from vfkit.figures.style import (
+    BLUE,
+    GREEN,
+    INK,
+    MARKERS,
+    RED,
+    Series,
+    family_axes,
+    forest,
+    legend,
+    noise_floor,
+    styled,
+)
 
 _TRANSITIONS = {"R->R": BLUE, "R->W": RED, "W->R": GREEN, "W->W": "#C8C8C8"}
 _ITEM = ("base_image", "image", "question", "base_answer", "answer", "family")
 
 
 @styled()
-def plot_flips(table: pd.DataFrame) -> np.ndarray:
+def plot_flips(table: pd.DataFrame) -> Figure:
     """IFR and IV by family with their intervals, the noise floor as a line, published values as hollow markers.
 
     Args:
         table: of `metrics.flip_table`; after `paper.beside`, with the published values.
-
-    Returns:
-        The two axes: IFR, IV.
     """
     fig, axes = family_axes(table, 2, _counts(table))
     floor = table[(table["family"] == "identity") & (table["instances"] > 0)]
     for ax, name in zip(axes, ("IFR", "IV"), strict=True):
-        whiskers(ax, table, name, BLUE, "ours, 95 % interval")
+        forest(ax, [Series(table, name, BLUE, "ours, 95 % interval")])
         for value in 100 * floor[name]:
-            ax.axvline(value, color=INK, linestyle="--", linewidth=1, label="noise floor (identity)", zorder=1)
-        published_markers(ax, table, name, 0)
+            noise_floor(ax, value)
         ax.set_xlim(left=min(0, ax.get_xlim()[0]))
     axes[0].set_xlabel("Instance flip rate, IFR (% of instances)")
     axes[1].set_xlabel("Image vulnerability, IV (% of samples)")
-    legend(fig, axes)
-    return axes
+    legend(fig)
+    return fig
 
 
 @styled()
-def plot_transitions(table: pd.DataFrame) -> np.ndarray:
+def plot_transitions(table: pd.DataFrame) -> Figure:
     """Shares of R->R, R->W, W->R, W->W by family, and the two rates with their intervals.
 
     Args:
         table: of `metrics.transition_table`; after `paper.beside`, with the published rates.
-
-    Returns:
-        The two axes: shares, rates.
     """
     right, wrong = (table[f"{start}->R"] + table[f"{start}->W"] for start in "RW")
     n = [f"n = {a:,} base-correct,\n{b:,} base-wrong" for a, b in zip(right, wrong, strict=True)]
@@ -57,18 +62,17 @@ def plot_transitions(table: pd.DataFrame) -> np.ndarray:
         axes[0].barh(np.arange(len(table)), share, left=left, height=0.62, color=colour, label=name)
         left += share
     axes[0].set(xlim=(0, 100), xlabel="Share of instances with ground truth (%)")
-    rates = {"R->W": ("R->W, % of base-correct", -0.16), "W->R": ("W->R, % of base-wrong", 0.16)}
-    for name, (label, offset) in rates.items():
-        whiskers(axes[1], table, f"{name}_rate", _TRANSITIONS[name], label, offset)
-        published_markers(axes[1], table, f"{name}_rate", offset)
+    rates = {"R->W": "R->W, % of base-correct", "W->R": "W->R, % of base-wrong"}
+    marks = zip(rates.items(), MARKERS, strict=False)
+    forest(axes[1], [Series(table, f"{name}_rate", _TRANSITIONS[name], label, mark) for (name, label), mark in marks])
     axes[1].set_xlim(left=min(0, axes[1].get_xlim()[0]))
     axes[1].set_xlabel("Rate (% of base-correct or base-wrong instances)")
-    legend(fig, axes)
-    return axes
+    legend(fig)
+    return fig
 
 
 @styled()
-def plot_margins(table: pd.DataFrame) -> Axes:
+def plot_margins(table: pd.DataFrame) -> Figure:
     """Change of the base-label margin (HI eq. 2) by family, for kept and for flipped answers, with intervals.
 
     Args:
@@ -77,24 +81,20 @@ def plot_margins(table: pd.DataFrame) -> Axes:
     parts = {answer: table[table["answer"] == answer].reset_index(drop=True) for answer in ("kept", "flipped")}
     n = [f"n = {k:,} kept, {f:,} flipped" for k, f in zip(*(part["instances"] for part in parts.values()), strict=True)]
     fig, (ax,) = family_axes(parts["kept"], 1, n)
-    ax.axvline(0, color=INK, linewidth=0.8, zorder=1)
-    whiskers(ax, parts["kept"], "change", BLUE, "answer kept", -0.15, scale=1)
-    whiskers(ax, parts["flipped"], "change", RED, "answer flipped", 0.15, scale=1)
+    kept = Series(parts["kept"], "change", BLUE, "answer kept")
+    forest(ax, [kept, Series(parts["flipped"], "change", RED, "answer flipped", "D")], scale=1, zero=True)
     ax.set_xlabel("Change of the base-label margin, perturbed - base (nats)")
-    legend(fig, [ax])
-    return ax
+    legend(fig)
+    return fig
 
 
 @styled()
-def plot_gallery(items: list[dict], columns: int = 2) -> np.ndarray:
+def plot_gallery(items: list[dict], columns: int = 2) -> Figure:
     """Pairs of base and perturbed image with the question and the answer to each.
 
     Args:
         items: one dict per pair: `base_image`, `image` (PIL), `question`, `base_answer`, `answer`, `family`.
         columns: pairs side by side.
-
-    Returns:
-        Axes [item, 2].
 
     Raises:
         ValueError: no items, or an item that lacks one of the above.
@@ -110,7 +110,6 @@ def plot_gallery(items: list[dict], columns: int = 2) -> np.ndarray:
     heights = [1.2 + 2.1 * min(max(tall[row * columns : (row + 1) * columns]), 1.5) for row in range(rows)]
     fig = plt.figure(figsize=(4.6 * columns, sum(heights)))
     cells = np.ravel(fig.subfigures(rows, columns, squeeze=False, height_ratios=heights))
-    axes = []
     for cell, item in zip(cells, items, strict=False):
         cell.suptitle(
             fill(shorten(str(item["question"]), 150, placeholder=" ..."), 54),
@@ -129,8 +128,7 @@ def plot_gallery(items: list[dict], columns: int = 2) -> np.ndarray:
             ax.set_title(title, fontsize=8, color=INK)
             text = shorten(f"answer: {item[answer]}", 64, placeholder=" ...")
             ax.set_xlabel(fill(text, 32), color=colour, weight="bold", fontsize=8, parse_math=False)
-        axes.append(pair)
-    return np.array(axes)
+    return fig
 
 
 def _counts(table: pd.DataFrame) -> list[str]:

@@ -6,9 +6,22 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from vfkit.figures.style import BLUE, GREY, INK, ORANGE, RED, family_axes, legend, styled, whiskers
+from vfkit.figures.style import (
+    BLUE,
+    GREY,
+    INK,
+    ORANGE,
+    RED,
+    Series,
+    family_axes,
+    forest,
+    legend,
+    noise_floor,
+    styled,
+)
 
 _COLOURS = {"low": BLUE, "high": ORANGE, "all": GREY, "pixel": GREY}
 _SCALINGS = {"max": "largest value = eps", "rms": "RMS = eps"}
@@ -16,7 +29,7 @@ _ANSWER_WIDTH = 30
 
 
 @styled()
-def plot_noise(table: pd.DataFrame, floor: float | None = None) -> np.ndarray:
+def plot_noise(table: pd.DataFrame, floor: float | None = None) -> Figure:
     """Flip rate against eps, by band, one panel for each scaling (HI F.1).
 
     Args:
@@ -32,17 +45,17 @@ def plot_noise(table: pd.DataFrame, floor: float | None = None) -> np.ndarray:
             )
             _line(ax, own, "eps", "IFR", _COLOURS[band], f"{band} frequencies, {n}", 100)
         if floor is not None:
-            ax.axhline(100 * floor, color=INK, linestyle="--", linewidth=1, label="noise floor (identity)", zorder=1)
+            noise_floor(ax, 100 * floor, axis="y")
         ax.set(xscale="log", title=f"{_SCALINGS[scaling]}", xlabel="eps (grey levels of 255)")
         ax.set_xticks(levels := sorted(table["eps"].unique()), [f"{level:g}" for level in levels])
         ax.minorticks_off()
     axes[0, 0].set_ylabel("Instance flip rate (%)")
-    legend(fig, axes[0])
-    return axes[0]
+    legend(fig)
+    return fig
 
 
 @styled()
-def plot_ablation(table: pd.DataFrame, thresholds: pd.DataFrame) -> np.ndarray:
+def plot_ablation(table: pd.DataFrame, thresholds: pd.DataFrame) -> Figure:
     """Flip rate and base-label margin against the cutoff, with the mean thresholds as lines (HI F.2).
 
     Args:
@@ -64,12 +77,12 @@ def plot_ablation(table: pd.DataFrame, thresholds: pd.DataFrame) -> np.ndarray:
     axes[1].set_ylabel("Base-label margin (nats)")
     for ax in axes:
         ax.set_xlabel("Cutoff (1: highest frequency)")
-    legend(fig, axes)
-    return axes
+    legend(fig)
+    return fig
 
 
 @styled()
-def plot_attacks(table: pd.DataFrame) -> Axes:
+def plot_attacks(table: pd.DataFrame) -> Figure:
     """Attack success and the flip rate of noise of the same band and size; after `paper.beside`, HI's bound (HI F.3).
 
     Args:
@@ -78,22 +91,19 @@ def plot_attacks(table: pd.DataFrame) -> Axes:
     shown = table.assign(family=[f"{row.family.replace('_', ' ')}, eps {row.eps:g}" for row in table.itertuples()])
     fig, (ax,) = family_axes(shown, 1, [f"n = {row.samples:,} samples" for row in table.itertuples()])
     fig.set_size_inches(6.6, 1.9 + 0.48 * max(len(table), 1))
-    whiskers(ax, shown, "success_rate", RED, "attack: answer flipped and its score fell", -0.14)
-    whiskers(ax, shown, "control_rate", GREY, "noise of the same band and size: answer flipped", 0.14)
-    if "success_rate_published" in table and table["success_rate_published"].notna().any():
-        source = next(filter(None, table["published_source"]))
-        y = np.arange(len(table)) - 0.14
-        label = f"published: more than this, {source}"
-        ax.plot(
-            100 * table["success_rate_published"], y, ">", mfc="none", mec=INK, linestyle="", markersize=7, label=label
-        )
+    if "published_source" in shown:
+        named = shown["published_source"].fillna("").ne("")
+        shown["published_source"] = ("more than this, " + shown["published_source"]).where(named, "")
+    success = Series(shown, "success_rate", RED, "attack: answer flipped and its score fell")
+    noise = Series(shown, "control_rate", GREY, "noise of the same band and size: answer flipped", "D")
+    forest(ax, [success, noise])
     ax.set(xlim=(-3, 103), xlabel="Share of samples (%)")
-    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=1)
-    return ax
+    legend(fig, ncols=1)
+    return fig
 
 
 @styled()
-def plot_traces(table: pd.DataFrame) -> np.ndarray:
+def plot_traces(table: pd.DataFrame) -> Figure:
     """The base-label margin step by step, one panel for each eps, one line for each attack.
 
     Args:
@@ -110,19 +120,16 @@ def plot_traces(table: pd.DataFrame) -> np.ndarray:
         ax.axhline(0, color=INK, linewidth=0.8, zorder=1)
         ax.set(title=f"eps {eps:g}", xlabel="Step of the attack")
     axes[0, 0].set_ylabel("Base-label margin (nats)")
-    legend(fig, axes[0])
-    return axes[0]
+    legend(fig)
+    return fig
 
 
 @styled()
-def plot_adversarial(items: list[dict], cutoff: float = 0.25) -> np.ndarray:
+def plot_adversarial(items: list[dict], cutoff: float = 0.25) -> Figure:
     """Clean image, perturbation (amplified around grey), adversarial image, and the perturbation's spectrum.
 
     Args:
         items: of `vfkit.study.gallery.adversarial`. cutoff: drawn as a circle in the spectrum.
-
-    Returns:
-        Axes [item, 4].
 
     Raises:
         ValueError: no items.
@@ -153,7 +160,7 @@ def plot_adversarial(items: list[dict], cutoff: float = 0.25) -> np.ndarray:
             ax.set(xticks=[], yticks=[])
             ax.grid(visible=False)
         row[3].set_xlabel("cycles per pixel, -0.5 to 0.5;\ndashed: the cutoff", fontsize=7)
-    return axes
+    return fig
 
 
 def _line(ax: Axes, table: pd.DataFrame, x: str, y: str, colour: str, label: str, scale: float) -> None:

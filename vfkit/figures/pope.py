@@ -1,27 +1,40 @@
 """Figures of yes/no studies (HI 7, App. D, Figure 12): tables of `vfkit.metrics.pope` in."""
 
+import itertools
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from vfkit.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PINK, RED, family_axes, legend, styled, whiskers
+from vfkit.figures.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    MARKERS,
+    ORANGE,
+    RED,
+    Series,
+    family_axes,
+    forest,
+    legend,
+    palette,
+    styled,
+)
 from vfkit.metrics.pope import CASES, MEASURES
 
 _CASES = dict(zip(CASES, (BLUE, GREEN, RED, ORANGE), strict=True))
 _ANSWERS = {"kept": (BLUE, "answer kept"), "flipped": (RED, "answer flipped")}
-_COLOURS = (BLUE, ORANGE, RED, PINK, GREEN)
 
 
 @styled()
-def plot_pope(table: pd.DataFrame, measures: tuple[str, ...] = MEASURES) -> np.ndarray:
+def plot_pope(table: pd.DataFrame, measures: tuple[str, ...] = MEASURES) -> Figure:
     """POPE's metrics by family, the base on top, splits side by side where there are several (HI 7).
 
     Args:
         table: of `metrics.pope_table`. measures: which of its rates, one panel each.
 
-    Returns:
-        The axes, one per measure.
     """
     categories = list(table["category"].unique())
     shown = categories[1:] or categories[:1]  # without splits, all questions
@@ -29,47 +42,43 @@ def plot_pope(table: pd.DataFrame, measures: tuple[str, ...] = MEASURES) -> np.n
     n = [f"n = {row.instances:,} in {row.questions:,} questions" for row in first.itertuples()]
     fig, axes = family_axes(first, len(measures), n)
     fig.set_size_inches(3.0 + 1.75 * len(measures), 1.6 + 0.5 * max(len(first), 1))
-    offsets = np.linspace(-0.26, 0.26, len(shown)) if len(shown) > 1 else [0.0]
-    for category, colour, offset in zip(shown, _COLOURS, offsets, strict=False):
-        part = table[table["category"] == category].reset_index(drop=True)
-        label = f"{category.replace('_', ' ')}, 95 % interval (n = {part['questions'].max():,} questions)"
-        for ax, name in zip(axes, measures, strict=True):
-            whiskers(ax, part, name, colour, label, offset)
     for ax, name in zip(axes, measures, strict=True):
+        series = []
+        for category, colour, mark in zip(shown, palette(len(shown)), itertools.cycle(MARKERS), strict=False):
+            part = table[table["category"] == category].reset_index(drop=True)
+            label = f"{category.replace('_', ' ')}, 95 % interval (n = {part['questions'].max():,} questions)"
+            series.append(Series(part, name, colour, label, mark))
+        forest(ax, series)
         ax.set(xlim=(-4, 104), xticks=[0, 50, 100], xlabel=f"{name.replace('_', ' ')} (%)")
-    legend(fig, axes)
-    return axes
+    legend(fig)
+    return fig
 
 
 @styled()
-def plot_pope_transitions(table: pd.DataFrame) -> np.ndarray:
+def plot_pope_transitions(table: pd.DataFrame) -> Figure:
     """How often each base case's answers flip, by family: one panel per case.
 
     Args:
         table: of `metrics.pope_transition_table`.
 
-    Returns:
-        The axes, one per case.
     """
-    axes = _panels(table, "flip_rate", 100)
+    fig, axes = _panels(table, "flip_rate", 100)
     becomes = table.drop_duplicates("case").set_index("case")["becomes"]
     top = 100 * np.nanmax(table[["flip_rate", "flip_rate_high"]].to_numpy(float), initial=0.01)  # one scale for all
     for ax, case in zip(axes, CASES, strict=True):
-        ax.set(xlim=(-0.04 * top, 1.04 * top), xlabel=f"flipped to {becomes.get(case, '')} (%), 95 % interval")
-    return axes
+        ax.set(xlim=(-0.04 * top, 1.04 * top), xlabel=f"flipped to {becomes.get(case, '')} (%),\n95 % interval")
+    return fig
 
 
 @styled()
-def plot_prior_drift(table: pd.DataFrame) -> np.ndarray:
+def plot_prior_drift(table: pd.DataFrame) -> Figure:
     """Drift to prior by family, one panel per base case: 0 stays at the base's margin, 1 arrives at the blank's.
 
     Args:
         table: of `metrics.prior_drift_table`.
 
-    Returns:
-        The axes, one per case.
     """
-    axes = _panels(table, "drift", 1)
+    fig, axes = _panels(table, "drift", 1)
     for ax in axes:
         ax.axvline(0, color=INK, linewidth=0.8, zorder=1)
         ax.axvline(1, color=GREY, linestyle="--", linewidth=1, zorder=1, label="at the prior")
@@ -77,12 +86,12 @@ def plot_prior_drift(table: pd.DataFrame) -> np.ndarray:
     low, high = zip(*(ax.get_xlim() for ax in axes), strict=True)
     for ax in axes:  # one scale for all
         ax.set_xlim(min(*low, -0.5), max(*high, 1.1))
-    legend(axes[0].figure, axes)
-    return axes
+    legend(fig)
+    return fig
 
 
 @styled()
-def plot_pope_margins(table: pd.DataFrame) -> Axes:
+def plot_pope_margins(table: pd.DataFrame) -> Figure:
     """Mean yes-no margins by base case: base, perturbed where the answer was kept, and where it flipped (HI 7).
 
     Args:
@@ -92,29 +101,23 @@ def plot_pope_margins(table: pd.DataFrame) -> Axes:
     table = _pooled(table)
     parts = {answer: table[table["answer"] == answer].reset_index(drop=True) for answer in ("all", *_ANSWERS)}
     fig, ax = _by_case(parts["all"], parts["flipped"]["instances"])
-    ax.axvline(0, color=INK, linewidth=0.8, zorder=1)
-    whiskers(ax, parts["all"], "base", GREY, "base images, 95 % interval", -0.24, scale=1)
-    for (answer, (colour, label)), offset in zip(_ANSWERS.items(), (0, 0.24), strict=True):
-        whiskers(ax, parts[answer], "margin", colour, f"perturbed, {label}", offset, scale=1)
-    if "margin_published" in table and table["margin_published"].notna().any():
-        row = table[table["margin_published"].notna()].iloc[0]
-        y = list(parts["all"]["case"]).index(row.case) + 0.24
-        label = f"published: {row.published_source}"
-        ax.plot(row.margin_published, y, "D", linestyle="", mfc="none", mec=INK, markersize=7, label=label, zorder=4)
+    series = [Series(parts["all"], "base", GREY, "base images, 95 % interval")]
+    for (answer, (colour, label)), mark in zip(_ANSWERS.items(), MARKERS[1:], strict=False):
+        series.append(Series(parts[answer], "margin", colour, f"perturbed, {label}", mark))
+    forest(ax, series, scale=1, spread=0.36, zero=True)
     ax.set_xlabel("yes-no margin (nats): above 0 the answer is Yes")
-    legend(fig, [ax])
-    return ax
+    legend(fig)
+    return fig
 
 
 @styled()
-def plot_priors(questions: pd.DataFrame, fill: str = "white") -> np.ndarray:
+def plot_priors(questions: pd.DataFrame, fill: str = "white") -> Figure:
     """Each question's margin with its image against its margin on the blank, and the priors of each base case.
 
     Args:
         questions: of `metrics.question_priors`. fill: which blank.
 
-    Returns:
-        The two axes: margins (on the diagonal the image changes nothing), distributions of the prior.
+    On the diagonal of the margins the image changes nothing.
     """
     questions = questions[questions["fill"] == fill]
     fig, axes = plt.subplots(1, 2, figsize=(9.2, 4.4))
@@ -134,39 +137,39 @@ def plot_priors(questions: pd.DataFrame, fill: str = "white") -> np.ndarray:
     axes[0].set(xlabel="yes-no margin on the image (nats)", ylabel=f"yes-no margin {name} (nats)")
     axes[1].axvline(0.5, color=INK, linewidth=0.8, zorder=1)
     axes[1].set(xlim=(-0.02, 1.02), xlabel=f"prior: P(Yes) {name}", ylabel="share of questions at or below")
-    legend(fig, axes)
-    return axes
+    legend(fig)
+    return fig
 
 
 @styled()
-def plot_inside_cases(drift: pd.DataFrame, dirichlet: pd.DataFrame) -> np.ndarray:
+def plot_inside_cases(drift: pd.DataFrame, dirichlet: pd.DataFrame) -> Figure:
     """What moves inside by base case, kept and flipped: drift of the state, change of the Dirichlet energy (HI App. D).
 
     Args:
         drift: of `metrics.by_case(drift_table, ...)`. dirichlet: of `by_case(dirichlet_table, ...)`.
 
-    Returns:
-        The two axes. The union is drawn, or the first family where there is none.
+    The union is drawn, or the first family where there is none.
     """
     drift, dirichlet = _pooled(drift), _pooled(dirichlet)
     whole = drift[drift["answer"] == "all"].rename(columns={"samples": "questions"}).reset_index(drop=True)
     flipped = drift.loc[drift["answer"] == "flipped", "instances"]
     fig, axes = _by_case(whole, flipped, 2)
-    axes[1].axvline(0, color=INK, linewidth=0.8, zorder=1)
     for ax, table, name in zip(axes, (drift, dirichlet), ("drift", "delta"), strict=True):
-        for (answer, (colour, label)), offset in zip(_ANSWERS.items(), (-0.15, 0.15), strict=True):
+        series = []
+        for (answer, (colour, label)), mark in zip(_ANSWERS.items(), MARKERS, strict=False):
             part = table[table["answer"] == answer].reset_index(drop=True)
-            whiskers(ax, part, name, colour, f"{label}, 95 % interval", offset, scale=1)
+            series.append(Series(part, name, colour, f"{label}, 95 % interval", mark))
+        forest(ax, series, scale=1, zero=name == "delta")
     if len(drift):
         control = drift["same_question"].iloc[0]
         axes[0].axvline(control, color=GREY, linestyle="--", linewidth=1, label="same question, other image", zorder=1)
         axes[0].set_xlabel(f"{drift['distance'].iloc[0]} distance to base, {drift['probe'].iloc[0]}")
     axes[1].set_xlabel("Dirichlet energy per edge, perturbed - base")
-    legend(fig, axes)
-    return axes
+    legend(fig)
+    return fig
 
 
-def _panels(table: pd.DataFrame, name: str, scale: float) -> np.ndarray:
+def _panels(table: pd.DataFrame, name: str, scale: float) -> tuple[Figure, np.ndarray]:
     """One panel per base case, a row per family."""
     parts = {case: table[table["case"] == case].reset_index(drop=True) for case in CASES}
     n = [
@@ -176,12 +179,12 @@ def _panels(table: pd.DataFrame, name: str, scale: float) -> np.ndarray:
     fig, axes = family_axes(next(iter(parts.values())), len(CASES), n)
     fig.set_size_inches(11, 1.7 + 0.44 * max(len(n), 1))
     for ax, (case, part) in zip(axes, parts.items(), strict=True):
-        whiskers(ax, part, name, _CASES[case], "", 0, scale)
+        forest(ax, [Series(part, name, _CASES[case], "")], scale)
         questions = part["questions"].max() if len(part) else 0
         ax.set_title(f"{case}: {CASES[case]}\nquestions: n = {questions:,}", fontsize=9)
         if not part["instances"].any():
             ax.text(0.5, 0.5, "none", transform=ax.transAxes, ha="center", color=GREY)
-    return axes
+    return fig, axes
 
 
 def _pooled(table: pd.DataFrame) -> pd.DataFrame:

@@ -7,29 +7,25 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from vfkit.figures.style import (
-    BLUE,
-    GREEN,
     GREY,
     INK,
-    ORANGE,
-    PINK,
-    RED,
-    SKY,
+    MARKERS,
+    Series,
     family_axes,
+    forest,
     heat_map,
     legend,
+    noise_floor,
+    palette,
     styled,
-    whiskers,
 )
 from vfkit.metrics.scaling import size_name
 from vfkit.perturb import HI_FAMILIES
 
-_COLOURS = (BLUE, RED, GREEN, PINK, ORANGE, SKY)
-_MARKERS = "osD^vP"
 _APART = 0.05  # of the size axis: neighbouring points are at least so far apart
 _FLOORS = {"overlay_IFR": "identity_IFR", "union_IFR": "identity_IFR"}
 # column of `metrics.scale_summary` -> axis label and factor
@@ -47,15 +43,14 @@ _NAMES = {
 
 
 @styled()
-def plot_scale(table: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
+def plot_scale(table: pd.DataFrame, columns: Sequence[str]) -> Figure:
     """Rates against the number of parameters, with their intervals; a line joins the sizes of one series.
 
     Args:
         table: of `metrics.scale_summary`; after `paper.beside_scale`, with the published values of its models.
         columns: rates in it, one panel each.
 
-    Returns:
-        Axes [data set, column]. Points that would cover one another are moved apart along the size axis.
+    One row of panels per data set. Points that would cover one another are moved apart along the size axis.
     """
     table = table[table["params"].notna()].reset_index(drop=True)
     datasets = list(table["dataset"].unique())
@@ -71,18 +66,18 @@ def plot_scale(table: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
         for ax, column in zip(row, columns, strict=True):
             name, scale = _NAMES[column]
             for one, part in own.groupby("series", sort=False):
-                colour = _COLOURS[series.index(one) % len(_COLOURS)]
+                colour = palette(len(series))[series.index(one)]
                 part = part.sort_values("params", kind="stable")
                 x = part["model"].map(at)
                 ax.plot(x, scale * part[column], color=colour, linewidth=1, alpha=0.6, zorder=2)
                 for i, point in enumerate(part.to_dict("records")):
-                    _point(ax, at[point["model"]], point, column, scale, colour, _MARKERS[i % len(_MARKERS)])
+                    _point(ax, at[point["model"]], point, column, scale, colour, MARKERS[i % len(MARKERS)])
             _references(ax, own, column, scale)
             ax.set_ylabel(name, fontsize=8)
             ax.set_ylim(bottom=min(0, ax.get_ylim()[0]))
     _size_axis(axes, params, at)
-    legend(fig, axes.flat)
-    return axes
+    legend(fig)
+    return fig
 
 
 def _point(ax: Axes, x: float, row: dict, column: str, scale: float, colour: str, marker: str) -> None:
@@ -101,7 +96,7 @@ def _references(ax: Axes, own: pd.DataFrame, column: str, scale: float) -> None:
     floor = own[_FLOORS[column]].max() if column in _FLOORS else np.nan
     if np.isfinite(floor):
         label = "noise floor (identity), largest"
-        ax.axhline(scale * floor, color=INK, linestyle="--", linewidth=1, label=label, zorder=1)
+        noise_floor(ax, scale * floor, label, axis="y")
 
 
 def _apart(params: pd.Series) -> pd.Series:
@@ -139,14 +134,13 @@ def _size_axis(axes: np.ndarray, params: pd.Series, at: pd.Series) -> None:
 
 
 @styled()
-def plot_scale_differences(table: pd.DataFrame) -> np.ndarray:
+def plot_scale_differences(table: pd.DataFrame) -> Figure:
     """Larger minus smaller by family, on the same samples: IFR and IV, paired bootstrap intervals.
 
     Args:
         table: of `metrics.scale_differences`.
 
-    Returns:
-        The two axes: IFR, IV. What lies left of zero is steadier in the larger model.
+    What lies left of zero is steadier in the larger model.
     """
     rates = table[table["measure"] != "accuracy"]
     names = ["dataset", "smaller", "larger"]
@@ -155,27 +149,27 @@ def plot_scale_differences(table: pd.DataFrame) -> np.ndarray:
     n = [f"n = {low:,} samples" if low == high else f"n = {low:,} to {high:,}" for low, high in counts.to_numpy()]
     fig, axes = family_axes(families, 2, n)
     pairs = list(rates.groupby(names, sort=False))
+    colours = palette(len(pairs))
     for ax, measure in zip(axes, ("IFR", "IV"), strict=True):
-        ax.axvline(0, color=INK, linewidth=0.8, zorder=1)
+        series = []
         for i, ((dataset, smaller, larger), own) in enumerate(pairs):
             own = own[own["measure"] == measure].set_index("family").reindex(families["family"]).reset_index()
-            offset = 0.6 * ((i + 0.5) / len(pairs) - 0.5)
             label = f"{dataset}: {larger} - {smaller}"
-            whiskers(ax, own, "difference", _COLOURS[i % len(_COLOURS)], label, offset)
+            series.append(Series(own, "difference", colours[i], label, MARKERS[i % len(MARKERS)]))
+        forest(ax, series, zero=True)
         ax.set_xlabel(f"{measure}, larger - smaller (points)")
-    legend(fig, axes)
-    return axes
+    legend(fig)
+    return fig
 
 
 @styled()
-def plot_ranks(flips: pd.DataFrame, ranks: pd.DataFrame) -> np.ndarray:
+def plot_ranks(flips: pd.DataFrame, ranks: pd.DataFrame) -> Figure:
     """Which family flips most in which model, and how far the models' orders agree.
 
     Args:
         flips: `metrics.flip_table` by model (`metrics.by_model`). ranks: of `metrics.rank_agreement`.
 
-    Returns:
-        Axes [data set, 2]: IFR of HI's families by model, shaded by rank; Spearman's rho of each pair, with intervals.
+    Per data set: IFR of HI's families by model, shaded by rank; Spearman's rho of each pair of models, with intervals.
     """
     datasets = list(flips["dataset"].unique())
     models = list(flips["model"].unique())
@@ -185,36 +179,33 @@ def plot_ranks(flips: pd.DataFrame, ranks: pd.DataFrame) -> np.ndarray:
     for (left, right), dataset in zip(axes, datasets, strict=True):
         own = flips[(flips["dataset"] == dataset) & flips["family"].isin(families)]
         rates = own.pivot(index="family", columns="model", values="IFR").reindex(index=families, columns=models)
-        order = rates.rank(ascending=False)
-        texts = [[f"{100 * rate:.1f}" if rate == rate else "-" for rate in row] for row in rates.to_numpy(float)]
-        heat_map(left, order.to_numpy(float), texts, "viridis", Normalize(1, max(len(families), 2)))
-        left.set_title(f"{dataset}: IFR (%); dark: flips most in its model", fontsize=9)
         n = own.groupby("family")["instances"].max().reindex(families)
         names = [f"{family.replace('_', ' ')}\nn = {count:,}" for family, count in n.items()]
-        left.set_yticks(np.arange(len(families)), names)
-        left.set_xticks(np.arange(len(models)), _wrapped(models))
+        rates = rates.set_axis(names).set_axis(_wrapped(models), axis=1)
+        texts = rates.map(lambda rate: f"{100 * rate:.1f}" if rate == rate else "-")
+        heat_map(left, rates.rank(ascending=False), texts, cmap="viridis", vmin=1, vmax=max(len(families), 2))
+        left.set_title(f"{dataset}: IFR (%); dark: flips most in its model", fontsize=9)
         _agreement(right, ranks[ranks["dataset"] == dataset], models)
-    return axes
+    return fig
 
 
 def _agreement(ax: Axes, ranks: pd.DataFrame, models: list[str]) -> None:
     """Below the diagonal of models against models: each pair's rank correlation."""
     pairs = ranks[ranks["model"] != "mean"]
-    rows, columns = models[1:], models[:-1]
-    values, texts = np.full((len(rows), len(columns)), np.nan), [[""] * len(columns) for _ in rows]
-    for row in pairs.to_dict("records"):
-        x, y = sorted((models.index(row["model"]), models.index(row["other"])))
-        values[y - 1, x] = row["rho"]
-        bounds = f"\n[{row['rho_low']:.2f}, {row['rho_high']:.2f}]" if row["rho_low"] == row["rho_low"] else ""
-        texts[y - 1][x] = f"{row['rho']:.2f}{bounds}" if row["rho"] == row["rho"] else "-"
     if not len(pairs):
         ax.set_axis_off()
         return
-    heat_map(ax, values, texts, "RdBu", Normalize(-1, 1))
+    values = pd.DataFrame(np.nan, index=models[1:], columns=models[:-1])
+    texts = pd.DataFrame("", index=models[1:], columns=models[:-1], dtype=object)
+    for row in pairs.to_dict("records"):
+        column, line = sorted((row["model"], row["other"]), key=models.index)
+        values.loc[line, column] = row["rho"]
+        bounds = f"\n[{row['rho_low']:.2f}, {row['rho_high']:.2f}]" if row["rho_low"] == row["rho_low"] else ""
+        texts.loc[line, column] = f"{row['rho']:.2f}{bounds}" if row["rho"] == row["rho"] else "-"
+    values = values.set_axis(_wrapped(models[1:])).set_axis(_wrapped(models[:-1]), axis=1)
+    heat_map(ax, values, texts.to_numpy(), cmap="RdBu", vmin=-1, vmax=1)
     n, families = (pairs[name].max() for name in ("samples", "families"))
     ax.set_title(f"Spearman's rho over {families} families, n = {n:,} samples", fontsize=9)
-    ax.set_xticks(np.arange(len(columns)), _wrapped(columns))
-    ax.set_yticks(np.arange(len(rows)), _wrapped(rows))
 
 
 def _wrapped(models: list[str]) -> list[str]:

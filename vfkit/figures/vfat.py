@@ -3,24 +3,23 @@
 All take `metrics.vfat_scores`; `reading` says which answers are drawn. Published: `paper_vfat.published_vfat`.
 """
 
-from itertools import combinations
+import itertools
 from pathlib import PurePath
-from textwrap import fill
+from textwrap import fill, shorten
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from vfkit.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PINK, RED, SKY, legend, styled
+from vfkit.figures.style import BLUE, GREY, INK, MARKERS, RED, Series, forest, legend, palette, styled
 
-_COLOURS = (BLUE, ORANGE, GREEN, PINK, SKY, RED)
 _OUTCOMES = {"mAcc": (BLUE, "vision"), "mTDS": (RED, "bias"), "other_share": ("#C8C8C8", "other")}
 _FORMATS = {"mcq": "multiple choice", "oe": "open", "all": "both formats"}
 
 
 @styled()
-def plot_vfat_radar(scores: pd.DataFrame, published: pd.DataFrame | None = None, reading: str = "generation") -> Axes:
+def plot_vfat_radar(scores: pd.DataFrame, published: pd.DataFrame | None = None, reading: str = "generation") -> Figure:
     """Accuracy by format and level, one closed line per model with its interval as a band (VF Figure 2).
 
     Args:
@@ -28,10 +27,10 @@ def plot_vfat_radar(scores: pd.DataFrame, published: pd.DataFrame | None = None,
         published: of `published_vfat`: VF's models as thin grey lines.
     """
     own = _of(scores, reading)
-    own = own[(own["format"] != "all") & (own["level"] != "all")]
+    own = own[(own["format"] != "all") & own["level"].isin(list(_LEVELS))]
     spokes = list(own[["format", "level"]].drop_duplicates().itertuples(index=False, name=None))
     angles = np.linspace(0, 2 * np.pi, len(spokes) + 1)
-    _, ax = plt.subplots(figsize=(6.4, 5.6), subplot_kw={"projection": "polar"})
+    fig, ax = plt.subplots(figsize=(6.4, 5.6), subplot_kw={"projection": "polar"})
     ax.set(theta_offset=np.pi / 2, theta_direction=-1, ylim=(0, 100))
     theirs = [] if published is None else list(_accuracies(published).groupby("model", sort=False))
     label = f"published, VF Table 1: {len(theirs)} models"
@@ -39,7 +38,7 @@ def plot_vfat_radar(scores: pd.DataFrame, published: pd.DataFrame | None = None,
         value = _around(part, spokes, "value")
         if np.isfinite(value).all():
             ax.plot(angles, value, color=GREY, linewidth=0.6, alpha=0.7, zorder=1, label=label)
-    for (model, part), colour in zip(own.groupby("model", sort=False), _palette(own), strict=True):
+    for (model, part), colour in zip(own.groupby("model", sort=False), palette(own["model"].nunique()), strict=True):
         low, value, high = (_around(part, spokes, f"mAcc{end}") for end in ("_low", "", "_high"))
         ax.fill_between(angles, low, high, color=colour, alpha=0.18, linewidth=0, zorder=2)
         ax.plot(angles, value, "o-", color=colour, markersize=4, linewidth=1.6, label=_short(model), zorder=3)
@@ -51,12 +50,12 @@ def plot_vfat_radar(scores: pd.DataFrame, published: pd.DataFrame | None = None,
         text.set_horizontalalignment("center" if abs(side) < 1e-6 else "left" if side > 0 else "right")
     ax.set_yticks([25, 50, 75, 100], ["25", "50", "75", "100 %"], color=INK, fontsize=7)
     ax.set_title(f"Accuracy (share of vision), {_how(reading)}; bands: 95 % interval", pad=26)
-    legend(ax.figure, [ax])
-    return ax
+    legend(fig)
+    return fig
 
 
 @styled()
-def plot_vrs(scores: pd.DataFrame, published: pd.DataFrame | None = None, reading: str = "generation") -> Axes:
+def plot_vrs(scores: pd.DataFrame, published: pd.DataFrame | None = None, reading: str = "generation") -> Figure:
     """VRS by level, one point per model with its interval; both formats where the reading has both (VF Figure 4).
 
     Args:
@@ -64,17 +63,16 @@ def plot_vrs(scores: pd.DataFrame, published: pd.DataFrame | None = None, readin
     """
     own = _widest(_of(scores, reading))
     levels, models = list(own["level"].drop_duplicates()), list(own["model"].drop_duplicates())
-    _, ax = plt.subplots(figsize=(1.8 + 1.7 * len(levels), 4.2))
+    fig, ax = plt.subplots(figsize=(1.8 + 1.7 * len(levels), 4.2))
     step = min(0.16, 0.6 / max(len(models), 1))
-    for i, (model, colour) in enumerate(zip(models, _palette(own), strict=True)):
+    for i, (model, colour) in enumerate(zip(models, palette(len(models)), strict=True)):
         part = own[own["model"] == model].set_index("level").reindex(levels)
         x = np.arange(len(levels)) + step * (i - (len(models) - 1) / 2)
         ax.vlines(x, part["VRS_low"], part["VRS_high"], color=colour, linewidth=1.8)
-        ax.plot(x, part["VRS"], "o", color=colour, markersize=6, label=_short(model))
+        mark = MARKERS[i % len(MARKERS)]
+        ax.plot(x, part["VRS"], mark, ls="", color=colour, markersize=6, label=_short(model))
     theirs = pd.DataFrame() if published is None else published[published["measure"] == "VRS"]
-    for (model, part), marker in zip(
-        theirs.groupby("model", sort=False) if len(theirs) else (), _MARKERS, strict=False
-    ):
+    for (model, part), marker in zip(theirs.groupby("model", sort=False) if len(theirs) else (), _HOLLOW, strict=False):
         x = part["level"].map({level: i for i, level in enumerate(levels)}) + 0.34
         ax.plot(x, part["value"], marker, ls="", mfc="none", mec=INK, ms=5, label=f"published, VF: {model}")
     n = own.groupby("level")["n"].agg(["min", "max"])
@@ -83,19 +81,18 @@ def plot_vrs(scores: pd.DataFrame, published: pd.DataFrame | None = None, readin
     ax.set(ylim=(-0.02, 1.02), xlim=(-0.5, len(levels) - 0.4), ylabel="VRS (1: sees all, is never trapped)")
     ax.set_title(f"{_FORMATS[own['format'].iloc[0]].capitalize()}, {_how(reading)}, 95 % intervals")
     ax.grid(axis="x", visible=False)
-    legend(ax.figure, [ax])
-    return ax
+    legend(fig)
+    return fig
 
 
 @styled()
-def plot_outcomes(scores: pd.DataFrame, published: pd.DataFrame | None = None, reading: str = "generation"):
+def plot_outcomes(scores: pd.DataFrame, published: pd.DataFrame | None = None, reading: str = "generation") -> Figure:
     """Shares of vision, bias and other answers by model and level, with intervals of the first two (VF Figure 5).
 
     Args:
         scores: by format and level. published: of `published_vfat`: VF's twelve models pooled, as the last bar.
 
-    Returns:
-        One axes per format.
+    One panel per format.
     """
     own = _of(scores, reading)
     forms = [form for form in own["format"].drop_duplicates() if form != "all"]
@@ -118,25 +115,26 @@ def plot_outcomes(scores: pd.DataFrame, published: pd.DataFrame | None = None, r
         ax.set(ylim=(rows - 0.4, -0.6), xlim=(0, 100.5), xlabel="Share of answers (%)")
         ax.set_title(f"{_FORMATS[form].capitalize()}, {_how(reading)}")
         ax.grid(axis="y", visible=False)
-    legend(fig, axes[0])
-    return axes[0]
+    legend(fig)
+    return fig
 
 
 @styled()
-def plot_outcome_pairs(scores: pd.DataFrame, correlations: pd.DataFrame | None = None, reading: str = "generation"):
+def plot_outcome_pairs(
+    scores: pd.DataFrame, correlations: pd.DataFrame | None = None, reading: str = "generation"
+) -> Figure:
     """Shares of outcomes against each other, a point per model, format and level, and their correlation (VF Figure 5).
 
     Args:
         scores: by format and level. correlations: of `metrics.vfat_correlations`.
-
-    Returns:
-        Three axes.
     """
     own = _of(scores, reading)
     own = own[(own["format"] != "all") & (own["level"] != "all")]
     fig, axes = plt.subplots(1, 3, figsize=(9.6, 3.7))
-    for ax, (first, second) in zip(axes, combinations(_OUTCOMES, 2), strict=True):
-        for (model, part), colour in zip(own.groupby("model", sort=False), _palette(own), strict=True):
+    for ax, (first, second) in zip(axes, itertools.combinations(_OUTCOMES, 2), strict=True):
+        for (model, part), colour in zip(
+            own.groupby("model", sort=False), palette(own["model"].nunique()), strict=True
+        ):
             for form, fill_ in (("mcq", colour), ("oe", "none")):
                 for level, marker in _LEVELS.items():
                     here = part[(part["format"] == form) & (part["level"] == level)]
@@ -151,12 +149,12 @@ def plot_outcome_pairs(scores: pd.DataFrame, correlations: pd.DataFrame | None =
         ax.set_title(_correlated(correlations, *names), fontsize=8)
     title = f"A point: one model, format and level (n = {_span(own['n'].min(), own['n'].max())}), {_how(reading)}"
     fig.suptitle(title, x=0.01, ha="left", fontsize=9)
-    legend(fig, axes)
-    return axes
+    legend(fig)
+    return fig
 
 
 @styled()
-def plot_vfat_categories(scores: pd.DataFrame, measure: str = "VRS", reading: str = "generation") -> Axes:
+def plot_vfat_categories(scores: pd.DataFrame, measure: str = "VRS", reading: str = "generation") -> Figure:
     """A measure by category, one point per model with its interval.
 
     Args:
@@ -165,12 +163,12 @@ def plot_vfat_categories(scores: pd.DataFrame, measure: str = "VRS", reading: st
     own = _of(scores, reading)
     categories = list(own["category"].drop_duplicates())
     models = list(own["model"].drop_duplicates())
-    _, ax = plt.subplots(figsize=(6.6, 1.5 + 0.5 * len(categories)))
-    for i, (model, colour) in enumerate(zip(models, _palette(own), strict=True)):
+    fig, ax = plt.subplots(figsize=(6.6, 1.5 + 0.5 * len(categories)))
+    series = []
+    for model, colour, mark in zip(models, palette(len(models)), itertools.cycle(MARKERS), strict=False):
         part = own[own["model"] == model].set_index("category").reindex(categories)
-        y = np.arange(len(categories)) + min(0.2, 0.6 / len(models)) * (i - (len(models) - 1) / 2)
-        ax.hlines(y, part[f"{measure}_low"], part[f"{measure}_high"], color=colour, linewidth=1.7)
-        ax.plot(part[measure], y, "o", color=colour, markersize=5, label=_short(model))
+        series.append(Series(part, measure, colour, _short(model), mark))
+    forest(ax, series, scale=1)
     n = own.groupby("category")["n"].agg(["min", "max"])
     ax.set_yticks(
         np.arange(len(categories)),
@@ -179,11 +177,50 @@ def plot_vfat_categories(scores: pd.DataFrame, measure: str = "VRS", reading: st
     ax.set(ylim=(len(categories) - 0.5, -0.5), xlim=(-0.02, 1.02), xlabel=f"{measure}, 95 % intervals")
     ax.set_title(f"All levels and formats, {_how(reading)}")
     ax.grid(axis="y", visible=False)
-    legend(ax.figure, [ax])
-    return ax
+    legend(fig)
+    return fig
 
 
-_MARKERS = "Dsv^<>ph*Xd8"
+@styled()
+def plot_vfat_gallery(items: list[dict], width: int = 34) -> Figure:
+    """Answers by level and outcome, each with its image, what was asked and asserted, and what was said.
+
+    Args:
+        items: dicts of `image` (PIL), `question`, `hint`, `answer`, `truth`, `trap`, `level`, `format`, `outcome`, as
+            `vfkit.study.gallery.answered` gives them. width: of a line of text, in characters.
+
+    Raises:
+        ValueError: no items, or an item that lacks one of the above.
+    """
+    if not items:
+        raise ValueError("a gallery needs at least one item")
+    for item in items:
+        if missing := [name for name in _ITEM if name not in item]:
+            raise ValueError(f"a gallery item lacks {', '.join(missing)}")
+    levels = list(dict.fromkeys(item["level"] for item in items))
+    outcomes = [outcome for outcome in _OUTCOME_COLOURS if any(item["outcome"] == outcome for item in items)]
+    size = (3.0 * len(outcomes), 3.6 * len(levels))
+    fig, axes = plt.subplots(len(levels), len(outcomes), figsize=size, squeeze=False)
+    for ax in axes.flat:
+        ax.set_axis_off()
+    for item in items:
+        ax = axes[levels.index(item["level"]), outcomes.index(item["outcome"])]
+        ax.imshow(item["image"])
+        asked = " ".join(filter(None, [item["hint"], item["question"]]))
+        title = f"{item['level']}, {_FORMATS[item['format']]}: {item['outcome']}"
+        asked = fill(shorten(asked, 3 * width, placeholder=" ..."), width)
+        ax.set_title(f"{title}\n{asked}", fontsize=7, parse_math=False)
+        said = f"said: {item['answer']}\n(true: {item['truth']}; trap: {item['trap']})"
+        said = "\n".join(fill(shorten(line, 2 * width, placeholder=" ..."), width) for line in said.split("\n"))
+        colour = _OUTCOME_COLOURS[item["outcome"]]
+        style = dict(ha="center", va="top", fontsize=7, color=colour, parse_math=False)
+        ax.text(0.5, -0.03, said, transform=ax.transAxes, **style)
+    return fig
+
+
+_ITEM = ("image", "question", "hint", "answer", "truth", "trap", "level", "format", "outcome")
+_OUTCOME_COLOURS = {"vision": BLUE, "bias": RED, "other": GREY}
+_HOLLOW = "Dsv^<>ph*Xd8"
 _LEVELS = {"L1": "o", "L2": "^", "L3": "s"}
 
 
@@ -199,11 +236,6 @@ def _of(scores: pd.DataFrame, reading: str) -> pd.DataFrame:
 def _widest(own: pd.DataFrame) -> pd.DataFrame:
     """Formats pooled, where there is more than one."""
     return own[own["format"] == "all"] if (own["format"] == "all").any() else own
-
-
-def _palette(own: pd.DataFrame) -> list[str]:
-    n = own["model"].nunique()
-    return list(_COLOURS[:n]) if n <= len(_COLOURS) else list(plt.get_cmap("turbo")(np.linspace(0.05, 0.95, n)))
 
 
 def _short(model: str) -> str:

@@ -1,4 +1,4 @@
-"""What an answer says: the option it names, its reasoning taken off, and whether it saw the image or followed the text.
+"""Reading of answers: the option named, reasoning removed, and whether the image or the text was followed.
 
 Needs no model and no torch; the judge that asks a language model imports its client on first use.
 """

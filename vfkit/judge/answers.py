@@ -128,7 +128,7 @@ def parse_choice(text: str, labels: Sequence[str], options: Sequence[str]) -> in
 
 
 def match(answer: str, truth: str, trap: str, aliases: Sequence[str] = (), trap_aliases: Sequence[str] = ()) -> str:
-    """The outcome of an open answer by its words alone: `vision`, `bias` or `other` (VF 3.3).
+    """The outcome of an open answer by its words only: `vision`, `bias` or `other` (VF 3.3).
 
     Compared are words: letter case, punctuation, articles, `gray` or `grey`, `2` or `two` aside. An answer that equals
     the truth or one of its aliases is `vision`, the trap or one of its aliases `bias`. So is one that contains, word

@@ -77,8 +77,8 @@ class LLMJudge:
         return verdict
 
     def many(self, cases: Sequence[Case]) -> list[str | JudgeError]:
-        """Verdicts in the order asked. A reply that is none of the three words is an error, never guessed at; an empty
-        answer is `other` unasked.
+        """Verdicts in the order asked. Any other reply than the three words is an error, never guessed; an empty answer
+        is `other` without a request.
 
         Raises:
             ModelUnavailable: the endpoint refuses the key or the model, or does not answer at all.

@@ -9,9 +9,9 @@ from vfkit.measure import (
     spectrum_against,
     spectrum_of,
 )
+from vfkit.metrics.controls import control_distances
 from vfkit.metrics.drift import (
     cohens_d,
-    control_distances,
     drift_summary,
     drift_table,
     embedding_table,
@@ -21,6 +21,7 @@ from vfkit.metrics.energy import dirichlet_table, inside_correlations, spectrum_
 from vfkit.metrics.flips import (
     accuracy_table,
     compare_table,
+    compliance_table,
     flip_table,
     margin_table,
     overlay_table,
@@ -28,7 +29,7 @@ from vfkit.metrics.flips import (
     rule_table,
     transition_table,
 )
-from vfkit.metrics.frames import UNION
+from vfkit.metrics.frames import ANSWERS, UNION, pooled_family
 from vfkit.metrics.frequency import (
     ablation_table,
     attack_table,
@@ -41,6 +42,7 @@ from vfkit.metrics.frequency import (
 )
 from vfkit.metrics.pope import (
     by_case,
+    pope_answers,
     pope_margin_table,
     pope_table,
     pope_transition_table,
@@ -71,6 +73,7 @@ from vfkit.metrics.vfat_inside import vfat_drift, vfat_moves
 from vfkit.metrics.vfat_summary import vfat_finding
 
 __all__ = [
+    "ANSWERS",
     "UNION",
     "ablation_table",
     "accuracy_table",
@@ -84,6 +87,7 @@ __all__ = [
     "by_model",
     "cohens_d",
     "compare_table",
+    "compliance_table",
     "control_distances",
     "dirichlet_energy",
     "dirichlet_table",
@@ -98,6 +102,8 @@ __all__ = [
     "noise_table",
     "overlay_table",
     "phase_coherence",
+    "pooled_family",
+    "pope_answers",
     "pope_margin_table",
     "pope_table",
     "pope_transition_table",

@@ -6,6 +6,8 @@ draws the interval of `vfkit.metrics.stats` holds it. `--write` puts the table i
 
 import argparse
 from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -64,7 +66,7 @@ def correlation_coverage(rng, n: int, rho: float, icc: float, draws: int, most: 
 
 def coverage_table(draws: int = 2000, images=IMAGES, seed: int = 0) -> pd.DataFrame:
     """Coverage in per cent: one row per number and setting, one column per number of images."""
-    settings = {}
+    settings: dict[str, tuple[Any, ...]] = {}
     for p in RATES:
         settings[f"rate {100 * p:.0f} %, one instance an image"] = (rate_coverage, p, 0.0, draws, 1)
         for icc in (0.0, 0.3, 0.9):
@@ -121,7 +123,7 @@ if __name__ == "__main__":
     text = markdown(coverage_table(args.draws))
     print(text)
     if args.write:
-        methods = files("vfkit") / "METHODS.md"
+        methods = Path(str(files("vfkit"))) / "METHODS.md"
         before, rest = methods.read_text(encoding="utf-8").split(MARKS[0])
         after = rest.split(MARKS[1])[1]
         methods.write_text(before + MARKS[0] + "\n" + text + "\n" + MARKS[1] + after, encoding="utf-8")

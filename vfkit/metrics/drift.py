@@ -1,9 +1,9 @@
 """How far the states move, and whether the answer moves with them (HI 4.3, 4.4, A.9; METHODS 7, 8).
 
-`distances` makes the numbers that records hold; the tables reduce records, base vectors and controls. What counts,
-the order of families and the intervals are as in `vfkit.metrics.flips`. In every table here
+What counts, the order of families and the intervals are as in `vfkit.metrics.frames`. In every table here
 
-- each family has three rows: `all` counted instances, those whose answer was `kept`, those `flipped`;
+- each family has three rows: `all` counted instances, those whose answer was `kept`, those `flipped`. The answer is
+  that to the probe's own prompt: the generated text for probes of the open prompt, the scored option for the others;
 - an instance without a finite distance (a state that is zero or was not read) is left out;
 - drift is one number per sample: the mean distance of the row's instances of this sample to its base state.
 """
@@ -13,28 +13,34 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from vfkit.measure import distances as distances_between
-from vfkit.metrics import stats
+from vfkit.metrics import intervals, stats
+from vfkit.metrics.controls import (
+    CONTROLS,
+    DISTANCES,
+    base_controls,
+    control_pairs,
+    control_samples,
+    distance_column,
+    stacked,
+    states_of,
+)
 from vfkit.metrics.frames import (
     ANSWERS,
-    by_family,
     counted_rows,
     family_order,
-    intervals,
-    need,
     numbers,
     require,
     rows_of,
+    same_answers,
     split_answers,
-    with_counts,
     with_union,
 )
+from vfkit.metrics.hidden import beyond_rates
+from vfkit.metrics.tabulate import count, distinct, family_index, mean, spread, tabulate, total
 from vfkit.readout.readout import PROBES, TAPS
 
-DISTANCES = ("cos", "l2")
-CONTROLS = ("same_question", "other_sample")
-PERCENTILE = 5  # of the same-question control: what moves further has moved like another image
-_BLOCK = 250_000  # numbers of one block of control pairs; larger blocks fall out of the processor's cache
+_KEYS = ["family", "answer"]
+_HIDDEN = [("beyond", "one", "one"), ("hidden", "kept", "could_hide"), ("hidden_strict", "strict", "could_hide_strict")]
 
 
 def cohens_d(mean1, sd1, n1, mean2, sd2, n2):
@@ -47,35 +53,6 @@ def cohens_d(mean1, sd1, n1, mean2, sd2, n2):
     return stats.divide(mean1 - mean2, np.sqrt(pooled))
 
 
-def control_distances(
-    vectors: pd.DataFrame, probe: str = "ctx_open", tap: str = "post_norm", k: int = 25, seed: int = 0
-) -> pd.DataFrame:
-    """The `other_sample` control (HI A.9): each sample's mean distance to the base states of k others.
-
-    Image, question and options all differ (two questions may still share an image, as in HI). The k others are drawn
-    without replacement, seeded; all others where there are fewer. The order of rows does not matter.
-
-    Returns:
-        One row per sample, by id: `sample_id`, `cos`, `l2`, `pairs` (finite distances averaged; 0 gives NaN).
-    """
-    samples, states = _base_states(vectors, probe, tap)  # [sample, D]
-    n = len(samples)
-    k = max(min(k, n - 1), 0)
-    rng = np.random.default_rng(seed)
-    drawn = [rng.choice(n - 1, k, replace=False) for _ in range(n if k else 0)]
-    others = np.reshape(drawn, (n, k)).astype(int)
-    others += others >= np.arange(n)[:, None]  # nobody is their own control
-    means, pairs = np.full((2, n), np.nan), np.zeros(n, dtype=int)
-    block = max(1, _BLOCK // max(k * states.shape[1], 1))
-    for start in range(0, n, block):
-        rows = slice(start, start + block)
-        found = np.stack(distances_between(states[rows, None], states[others[rows]]))  # [distance, row, k]
-        there = np.isfinite(found).all(axis=0)
-        pairs[rows] = there.sum(axis=1)
-        means[:, rows] = stats.divide(np.where(there, found, 0).sum(axis=2), np.stack([pairs[rows]] * 2))
-    return pd.DataFrame({"sample_id": samples, "cos": means[0], "l2": means[1], "pairs": pairs})
-
-
 def drift_table(
     records: pd.DataFrame,
     vectors: pd.DataFrame | None = None,
@@ -86,23 +63,28 @@ def drift_table(
     k: int = 25,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Drift by family against both controls, and the hidden-instability rate (HI 4.3, 4.4, Table 4; METHODS 8).
+    """Drift by family against its controls, and the hidden-instability rate (HI 4.3, 4.4, Table 4; METHODS 8).
 
     Args:
-        vectors: a run's base vectors, for `other_sample`; controls: its same-question pairs. Without them the columns
-            that need them are empty.
+        vectors: a run's base vectors, for `other_sample` and `same_category`; controls: its same-question pairs.
+            Without them the columns that need them are empty.
         probe, tap, distance: which of `PROBES`, `TAPS`, `DISTANCES`.
-        k, seed: of the other-sample control.
+        k, seed: pairs of a sample in every control (fewer where there are fewer), and the seed of their choice.
 
     Returns:
-        Rows (`family`, `answer`), each naming its `probe`, `tap`, `distance`.
-        `samples`, `instances`; `drift` (mean over samples) with its interval, and `drift_sd` over samples.
-        For each control, over all samples of the run: its mean (`same_question`, `other_sample`), `_sd` and `_n`
-        samples; `d_<control>` (`cohens_d`), `percent_<control>` = 100 drift / control and `percent_sd_<control>` =
-        100 drift_sd / control, as HI prints them.
-        `threshold` = 5th percentile of the same-question distances (single pairs, as drift is compared with it
-        instance by instance); `beyond` = share of the row's instances that moved further than that; `hidden` = share
-        that did so with the answer kept: of all instances in `all`, of the kept ones in `kept`, empty in `flipped`.
+        Rows (`family`, `answer`), each naming its `probe`, `tap`, `distance` and by what an answer is kept (`kept_by`:
+        `open text` or `option`).
+        `samples`, `images`, `instances`; `drift` (mean over samples) with its interval, and `drift_sd` over samples.
+        For each control (`same_question`, `same_category`, `other_sample`), over all samples of the run: its mean,
+        `_sd` and `_n` samples; `k_<control>`, the mean number of pairs of a sample; `d_<control>` (`cohens_d`) and
+        `percent_<control>` = 100 drift / control with their intervals, and `percent_sd_<control>` = 100 drift_sd /
+        control, as HI prints it. Compare controls of one k only: d grows with it.
+        `threshold`: the 5th percentile of the same-question distances in the sample's category, the mean over the
+        row's instances (single pairs, as drift is compared with it instance by instance), and `threshold_pairs`, how
+        many pairs it rests on at least; `beyond`: share of the row's instances that moved further; `hidden`: share
+        that did so with the answer kept, of all instances in `all`, of the kept ones in `kept`, empty in `flipped`;
+        `hidden_strict`: the same where scored option, generated mcq text and generated open text are all kept. Their
+        intervals take the threshold as the estimate that it is.
 
     Raises:
         ValueError: records without this probe and tap; an unknown name; two base vectors of one sample.
@@ -122,25 +104,58 @@ def drift_summary(
 ) -> pd.DataFrame:
     """`drift_table` for several probes, taps and distances, one below the other (HI Tables 4 and 7, Appendix B)."""
     columns = [distance_column(*setting) for setting in ((d, p, t) for p in probes for t in taps for d in distances)]
-    counted = _perturbed(records, columns)
+    counted, about = _moved(records, columns), about_samples(records)
     if len(counted) and counted[columns].isna().all(axis=None):
         raise ValueError("these records hold no distances: the run was made without probes (StudyConfig(probes=True))")
-    rows = split_answers(counted)
-    images = _images(records)
     tables = []
     for probe in probes:
+        rows = _of_probe(counted, probe)
+        split = split_answers(rows)
         for tap in taps:
-            others = None if vectors is None else control_distances(vectors, probe, tap, k, seed)
+            others = base_controls(vectors, probe, tap, about, k, seed)
             for distance in distances:
                 column = distance_column(distance, probe, tap)
-                control = _controls(others, controls, column, images)
-                threshold = _threshold(controls, column)
-                table = _drift(rows, column, threshold)
-                for name in CONTROLS:
-                    table = _against(table, name, control[name])
-                table = table.assign(probe=probe, tap=tap, distance=distance, threshold=threshold)
-                tables.append(table[_columns(table)])
+                pairs = control_pairs(controls, column, about)
+                samples = control_samples(pairs, others, distance, about, k)
+                table = drift_rows(split.assign(drift=split[column]), ANSWERS, pairs, samples)
+                kept_by = rows.attrs["kept_by"]
+                tables.append(drift_columns(table, probe=probe, tap=tap, distance=distance, kept_by=kept_by))
     return pd.concat(tables, ignore_index=True)
+
+
+def drift_rows(
+    rows: pd.DataFrame, answers: Sequence[str], pairs: pd.DataFrame, samples: dict[str, pd.DataFrame]
+) -> pd.DataFrame:
+    """The columns of a drift table, by family and answer.
+
+    Args:
+        rows: instances, once for each answer they stand under: `family`, `answer`, `sample`, `image`, `category`,
+            `drift`, and whether the answer was kept: `flip`, `strict`.
+        answers: the table's, in order; `flipped` is the one in which nothing can be hidden.
+        pairs, samples: of `controls.control_pairs` and `control_samples`.
+    """
+    rows = rows[np.isfinite(rows["drift"])]
+    kept = ~rows["flip"]
+    whole = rows["answer"].eq("all")
+    hides = rows["answer"].ne("flipped")
+    rows = rows.assign(one=True, kept=kept, could_hide=hides & (whole | kept))
+    rows["strict"] = rows["strict"] & kept
+    rows["could_hide_strict"] = hides & (whole | rows["strict"])
+    index = family_index(rows, answer=answers)
+    grouped = rows.groupby([*_KEYS, "sample"], sort=False)
+    per = grouped.agg(drift=("drift", "mean"), instances=("drift", "size"), image=("image", "first")).reset_index()
+    columns = {"samples": count(), "images": distinct("image"), "instances": total("instances")}
+    table = tabulate(per, index, columns | {"drift": mean("drift"), "drift_sd": spread("drift")})
+    for name in CONTROLS:
+        table = table.join(_against(table, per, name, samples[name]))
+    return table.join(beyond_rates(rows, index, pairs, _HIDDEN))
+
+
+def drift_columns(table: pd.DataFrame, **about: str) -> pd.DataFrame:
+    """The columns of `drift_rows` after those that say what they are about: probe, tap, distance, kept_by."""
+    table = table.reset_index().assign(**about)
+    first = ["probe", "tap", "distance", "family", "answer", "kept_by"]
+    return table[[*first, *table.columns.difference(first, sort=False)]]
 
 
 def sample_drift(
@@ -157,18 +172,21 @@ def sample_drift(
 
     Returns:
         `family`, `answer`, `sample_id`, `image_id`, `instances`, `drift`. The controls given follow as families
-        `same_question`, `other_sample` with the answer `control`; `instances` are then pairs.
+        `same_question`, `same_category`, `other_sample` with the answer `control`; `instances` are then pairs.
     """
     column = distance_column(distance, probe, tap)
-    counted = _perturbed(records, [column])
-    per = _per_sample(split_answers(counted), column)
-    order = pd.MultiIndex.from_product([family_order(counted), ANSWERS])
-    rank = order.get_indexer(pd.MultiIndex.from_frame(per[["family", "answer"]]))
+    rows, about = _of_probe(_moved(records, [column]), probe), about_samples(records)
+    split = split_answers(rows)
+    split = split[np.isfinite(split[column])]
+    grouped = split.groupby([*_KEYS, "sample"], sort=False)
+    per = grouped.agg(drift=(column, "mean"), instances=(column, "size"), image=("image", "first")).reset_index()
+    order = pd.MultiIndex.from_product([family_order(rows), ANSWERS])
+    rank = order.get_indexer(pd.MultiIndex.from_frame(per[_KEYS]))
     per = per.iloc[np.lexsort([per["sample"].rank(), rank])]
-    others = None if vectors is None else control_distances(vectors, probe, tap, k, seed)
-    found = _controls(others, controls, column, _images(records))
-    found = [found[name].assign(family=name, answer="control") for name in CONTROLS if len(found[name])]
-    table = pd.concat([per, *found], ignore_index=True).rename(columns={"sample": "sample_id", "image": "image_id"})
+    pairs = control_pairs(controls, column, about)
+    samples = control_samples(pairs, base_controls(vectors, probe, tap, about, k, seed), distance, about, k)
+    parts = [samples[name].assign(family=name, answer="control") for name in CONTROLS if len(samples[name])]
+    table = pd.concat([per, *parts], ignore_index=True).rename(columns={"sample": "sample_id", "image": "image_id"})
     return table[["family", "answer", "sample_id", "image_id", "instances", "drift"]]
 
 
@@ -197,12 +215,12 @@ def embedding_table(
     rows["answer"] = np.select([rows.is_base, rows.flip], ["base", "flipped"], "kept")
     rows = rows[rows.prediction.notna() & rows.base.notna()].rename(columns={"sample": "sample_id"})
     columns, keys = ["sample_id", "family", "instance", "answer"], ["sample_id", "instance"]
-    table = rows[columns].merge(_chosen(vectors, probe, tap), on=keys, validate="1:1")
+    table = rows[columns].merge(states_of(vectors, probe, tap), on=keys, validate="1:1")
     moved = np.sort(table.loc[table["answer"] != "base", "sample_id"].unique().astype(object))
     if not len(moved):
         raise ValueError("there are no vectors of perturbed instances: a study keeps them with keep_vectors=True")
     table = table[table["sample_id"].isin(np.random.default_rng(seed).permutation(moved)[:samples])]
-    states = _stack(table["vector"])
+    states = stacked(table["vector"])
     states = states[there := np.isfinite(states).all(axis=1)].astype(np.float64)
     u, size, axes = np.linalg.svd(states - states.mean(axis=0), full_matrices=False)
     turn = np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])  # a component's sign is arbitrary: fix it
@@ -213,109 +231,87 @@ def embedding_table(
     return table.assign(x=points[:, 0], y=points[:, 1], x_share=shares[0], y_share=shares[1])
 
 
-def distance_column(distance: str, probe: str, tap: str) -> str:
-    for name, known in ((distance, DISTANCES), (probe, PROBES), (tap, TAPS)):
-        if name not in known:
-            raise ValueError(f"{name!r} is none of {', '.join(known)}")
-    return f"{distance}_{probe}_{tap}"
-
-
-def _chosen(vectors: pd.DataFrame, probe: str, tap: str) -> pd.DataFrame:
-    need(vectors, "vectors", "sample_id", "instance", "probe", "tap", "vector")
-    distance_column("cos", probe, tap)
-    here = (vectors["probe"] == probe) & (vectors["tap"] == tap)
-    return vectors.loc[here, ["sample_id", "instance", "vector"]]
-
-
-def _base_states(vectors: pd.DataFrame, probe: str, tap: str) -> tuple[np.ndarray, np.ndarray]:
-    """Ids, sorted, and base states [sample, D] in float32."""
-    base = _chosen(vectors, probe, tap)
-    base = base[base["instance"] == "base"].sort_values("sample_id")
-    doubled = base["sample_id"].duplicated()
-    if doubled.any():
-        raise ValueError(f"sample {base['sample_id'][doubled].iloc[0]!r} has two base vectors: a table takes one run")
-    return base["sample_id"].to_numpy(dtype=object), _stack(base["vector"])
-
-
-def _stack(vectors: pd.Series) -> np.ndarray:
-    rows = [np.asarray(vector, dtype=np.float32) for vector in vectors]
-    if len({len(row) for row in rows}) > 1:
-        raise ValueError("vectors of unequal length: a table takes the vectors of one model")
-    return np.stack(rows) if rows else np.zeros((0, 0), dtype=np.float32)
-
-
-def _images(records: pd.DataFrame) -> pd.Series:
-    """Each sample's image, by sample: what the bootstrap resamples."""
+def about_samples(records: pd.DataFrame) -> pd.DataFrame:
+    """Each sample's image and category, by sample id: what intervals resample, and what thresholds are taken by."""
     rows = rows_of(records)
-    return rows.drop_duplicates("sample").set_index("sample")["image"]
+    rows["category"] = _category(records)
+    return rows.drop_duplicates("sample").set_index("sample")[["image", "category"]]
 
 
-def _perturbed(records: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """The counted rows with their unions, and these columns as floats."""
+def _category(records: pd.DataFrame) -> np.ndarray:
+    """The categories of the records, the empty one where they have none."""
+    if "category" not in records:
+        return np.full(len(records), "", dtype=object)
+    return records["category"].fillna("").astype(str).to_numpy(dtype=object)
+
+
+def _moved(records: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """The counted rows with their unions, these columns as floats, and which answers were kept."""
     require(records, *columns)
-    return counted_rows(with_union(rows_of(records).assign(**{name: numbers(records[name]) for name in columns})))
+    rows = rows_of(records).assign(category=_category(records), **{name: numbers(records[name]) for name in columns})
+    return counted_rows(with_union(rows.join(same_answers(records))))
 
 
-def _per_sample(rows: pd.DataFrame, column: str, threshold: float = np.nan) -> pd.DataFrame:
-    """One row per family, answer and sample: image, instances, drift (mean), beyond, hidden (counts)."""
-    rows = rows[np.isfinite(rows[column])]
-    beyond = rows[column] > threshold
-    rows = rows[["family", "answer", "sample", "image"]].assign(
-        drift=rows[column], beyond=beyond, hidden=beyond & ~rows.flip, instances=1
-    )
-    keys = ["family", "answer", "sample"]
-    sums = rows.groupby(keys, sort=False)[["drift", "beyond", "hidden", "instances"]].sum()
-    sums["drift"] /= sums["instances"]
-    return sums.assign(image=rows.groupby(keys, sort=False)["image"].first()).reset_index()
+def _of_probe(counted: pd.DataFrame, probe: str) -> pd.DataFrame:
+    """The rows with `flip` by the answer to the probe's own prompt; by the scored option where no text was kept."""
+    by_text = probe.endswith("_open") and counted["kept_open"].notna().any()
+    flip = ~counted["kept_open"].eq(True) if by_text else counted["flip"]
+    rows = counted.assign(flip=flip, strict=counted["kept_strict"])
+    rows.attrs["kept_by"] = "open text" if by_text else "option"
+    return rows
 
 
-def _drift(rows: pd.DataFrame, column: str, threshold: float) -> pd.DataFrame:
-    per = _per_sample(rows, column, threshold)
-    grouped = per.groupby(["family", "answer"])
-    table = by_family(rows, answer=ANSWERS)
-    table["samples"], table["instances"] = grouped.size(), grouped["instances"].sum()
-    table["drift_sd"] = grouped["drift"].std()
-    n = per["instances"] if np.isfinite(threshold) else np.zeros(len(per))
-    could_hide = np.where(per["answer"] == "flipped", 0, n)
-    ratios = {"drift": (per["drift"], np.ones(len(per))), "beyond": (per["beyond"], n)}
-    table = intervals(table, per, ratios | {"hidden": (per["hidden"], could_hide)})
-    return with_counts(table, "samples", "instances")
+def _against(table: pd.DataFrame, per: pd.DataFrame, name: str, control: pd.DataFrame) -> pd.DataFrame:
+    """A control's mean, SD, n and k; Cohen's d and percent of it, with their intervals by image."""
+    values = control["drift"]
+    about = {name: values.mean(), f"{name}_sd": values.std(), f"{name}_n": len(values)}
+    about |= {f"k_{name}": control["instances"].astype(float).mean()}
+    images = np.unique(np.concatenate([per["image"], control["image"]]).astype(str))
+    theirs = _moments(values, np.searchsorted(images, control["image"].to_numpy().astype(str)), len(images))
+    mine = np.searchsorted(images, per["image"].to_numpy().astype(str))
+    place = table.index.get_indexer(pd.MultiIndex.from_frame(per[_KEYS]))
+    rows = []
+    for i in range(len(table)):
+        here = place == i
+        ours = _moments(per["drift"][here], mine[here], len(images))
+        contributing = (ours[0] > 0) | (theirs[0] > 0)
+        enough = (ours[0] > 0).sum() >= intervals.FEWEST and (theirs[0] > 0).sum() >= intervals.FEWEST
+        row: dict[str, float] = {}
+        for column, function in ((f"d_{name}", _d), (f"percent_{name}", _percent)):
+            whole = ours.sum(axis=1, keepdims=True), theirs.sum(axis=1, keepdims=True)
+            value = float(function(*whole)[0])
+            without = function(
+                *(total - part[:, contributing] for total, part in zip(whole, (ours, theirs), strict=True))
+            )
+            ends = (np.nan, np.nan)
+            if enough and function is _percent and min(value, *without) > 0:  # a quotient of positive means: its log
+                ends = tuple(np.exp(intervals.interval(np.log(value), np.log(without), "mean")))
+            elif enough:
+                ends = intervals.interval(value, without, "mean")
+            row |= dict(zip((column, f"{column}_low", f"{column}_high"), (value, *ends), strict=True))
+        rows.append(row)
+    columns = [f"{kind}_{name}{end}" for kind in ("d", "percent") for end in ("", "_low", "_high")]
+    found = pd.DataFrame(rows, index=table.index, columns=columns, dtype=float)
+    found[f"percent_sd_{name}"] = stats.divide(100 * table["drift_sd"], np.full(len(table), about[name]))
+    return pd.DataFrame(about, index=table.index).join(found)
 
 
-def _threshold(controls: pd.DataFrame | None, column: str) -> float:
-    values = np.zeros(0) if controls is None else numbers(controls[column])
-    values = values[np.isfinite(values)]
-    return float(np.percentile(values, PERCENTILE)) if len(values) else np.nan
+def _moments(values: pd.Series, image: np.ndarray, n: int) -> np.ndarray:
+    """Number, sum and sum of squares of values by image [3, image]."""
+    values = values.to_numpy(float)
+    return np.stack([np.bincount(image, part, n) for part in (np.ones(len(values)), values, values**2)])
 
 
-def _controls(others: pd.DataFrame | None, controls: pd.DataFrame | None, column: str, images: pd.Series) -> dict:
-    """Each control's frame of one row per sample: sample, image, instances (pairs), drift (mean distance)."""
-    found = dict.fromkeys(CONTROLS, pd.DataFrame(columns=["sample", "image", "instances", "drift"]))
-    if others is not None:
-        distance = column.split("_")[0]
-        found["other_sample"] = others.rename(columns={"sample_id": "sample", distance: "drift", "pairs": "instances"})
-    if controls is not None:
-        pairs = pd.DataFrame({"sample": controls["sample_id"], "drift": numbers(controls[column])}).dropna()
-        grouped = pairs.groupby("sample")["drift"]
-        found["same_question"] = pd.DataFrame({"instances": grouped.size(), "drift": grouped.mean()}).reset_index()
-    for name, part in found.items():
-        part = part.assign(image=part["sample"].map(images).fillna(part["sample"]))
-        found[name] = part.loc[part["drift"].notna(), ["sample", "image", "instances", "drift"]]
-    return found
+def _d(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """Cohen's d from the moments [3, ...] of drift and control."""
+    sides = [value for n, sum_, squares in (ours, theirs) for value in (*_mean_sd(n, sum_, squares), n)]
+    return cohens_d(*sides)
 
 
-def _against(table: pd.DataFrame, name: str, control: pd.DataFrame) -> pd.DataFrame:
-    """The table with a control's mean, SD and n, Cohen's d and percent of control."""
-    values = control["drift"].astype(float)
-    mean, sd, n = values.mean(), values.std(), len(values)
-    d = cohens_d(table["drift"], table["drift_sd"], table["samples"], mean, sd, n)
-    percent = {f"percent_{name}": table["drift"], f"percent_sd_{name}": table["drift_sd"]}
-    percent = {column: stats.divide(100 * value, np.full(len(table), mean)) for column, value in percent.items()}
-    return table.assign(**{name: mean, f"{name}_sd": sd, f"{name}_n": n, f"d_{name}": d}, **percent)
+def _percent(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    return 100 * stats.divide(stats.divide(ours[1], ours[0]), stats.divide(theirs[1], theirs[0]))
 
 
-def _columns(table: pd.DataFrame) -> list[str]:
-    first = ["probe", "tap", "distance", "family", "answer", "samples", "instances"]
-    first += ["drift", "drift_low", "drift_high", "drift_sd"]
-    last = ["threshold", "beyond", "beyond_low", "beyond_high", "hidden", "hidden_low", "hidden_high"]
-    return [*first, *(name for name in table if name not in {*first, *last}), *last]
+def _mean_sd(n: np.ndarray, sum_: np.ndarray, squares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    mean_ = stats.divide(sum_, n)
+    return mean_, np.sqrt(np.maximum(stats.divide(squares - n * mean_**2, n - 1), 0))

@@ -9,23 +9,19 @@ import pandas as pd
 
 from vfkit.measure import BANDS, MEASURES
 from vfkit.metrics import stats
-from vfkit.metrics.drift import distance_column
+from vfkit.metrics.controls import distance_column
 from vfkit.metrics.frames import (
     ANSWERS,
     base_value,
-    by_family,
     counted_rows,
     family_order,
-    intervals,
     numbers,
     require,
     rows_of,
     split_answers,
-    with_counts,
     with_union,
 )
-
-COEFFICIENTS = ("spearman", "pearson")
+from vfkit.metrics.tabulate import correlation, count, distinct, family_index, mean, ratio, spread, tabulate, total
 
 
 def dirichlet_table(records: pd.DataFrame) -> pd.DataFrame:
@@ -33,30 +29,26 @@ def dirichlet_table(records: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         Rows (`family`, `answer` in all / kept / flipped) over counted instances with finite energies: `samples`,
-        `instances`; `delta` = mean over instances of perturbed - base energy per edge, with its interval, and
-        `delta_sd` over instances; `base`, the mean base energy per edge, with its interval; `delta_sum`, with interval
-        and SD, the same of the sums over the grid; `grid_changed`, the instances whose grid is not the base image's:
-        there a sum changes by the number of edges alone.
+        `images`, `instances`; `delta` = mean over instances of perturbed - base energy per edge, with its interval, and
+        `delta_sd` over instances; `deviation`, the mean of |delta|, with interval and SD; `base`, the mean base energy
+        per edge, with its interval; `delta_sum`, with interval and SD, the change of the sums over the grid;
+        `grid_changed`, the instances whose grid is not the base image's: there a sum changes by the number of edges.
     """
-    names = {"mean": "dirichlet", "sum": "dirichlet_sum"}
-    require(records, *names.values(), "grid")
-    rows = rows_of(records).assign(**{name: numbers(records[column]) for name, column in names.items()})
+    require(records, "dirichlet", "dirichlet_sum", "grid")
+    rows = rows_of(records).assign(per_edge=numbers(records["dirichlet"]), whole=numbers(records["dirichlet_sum"]))
     rows["grid"] = records["grid"].to_numpy(dtype=object)
-    rows = rows.assign(base_mean=base_value(rows, "mean"), base_sum=base_value(rows, "sum"))
-    base_grid = rows["sample"].map(rows[rows.is_base].set_index("sample")["grid"])
-    rows["delta"], rows["delta_sum"] = rows["mean"] - rows["base_mean"], rows["sum"] - rows["base_sum"]
-    rows["grid_changed"] = rows["grid"] != base_grid
+    rows["before"] = base_value(rows, "per_edge")
+    rows["delta"], rows["delta_sum"] = rows.per_edge - rows.before, rows.whole - base_value(rows, "whole")
+    rows["deviation"] = rows.delta.abs()
+    rows["grid_changed"] = rows.grid != rows["sample"].map(rows[rows.is_base].set_index("sample")["grid"])
     rows = split_answers(counted_rows(with_union(rows)))
     rows = rows[np.isfinite(rows[["delta", "delta_sum"]]).all(axis=1)]
-    grouped = rows.groupby(["family", "answer"])
-    table = by_family(rows, answer=ANSWERS)
-    table["samples"], table["instances"] = grouped["sample"].nunique(), grouped.size()
-    one = {"delta": "delta", "base": "base_mean", "delta_sum": "delta_sum"}
-    table = intervals(table, rows, {name: (rows[column], rows.one) for name, column in one.items()})
-    for name in ("delta", "delta_sum"):
-        table[f"{name}_sd"] = grouped[name].std()
-    table["grid_changed"] = grouped["grid_changed"].sum()
-    return with_counts(table, "samples", "instances", "grid_changed")
+    columns = {"samples": distinct("sample"), "images": distinct("image"), "instances": count()}
+    columns |= {"delta": mean("delta"), "delta_sd": spread("delta")}
+    columns |= {"deviation": mean("deviation"), "deviation_sd": spread("deviation"), "base": mean("before")}
+    columns |= {"delta_sum": mean("delta_sum"), "delta_sum_sd": spread("delta_sum")}
+    columns |= {"grid_changed": total("grid_changed")}
+    return tabulate(rows, family_index(rows, answer=ANSWERS), columns).reset_index()
 
 
 def spectrum_table(records: pd.DataFrame, bands: tuple[str, ...] = BANDS) -> pd.DataFrame:
@@ -64,29 +56,22 @@ def spectrum_table(records: pd.DataFrame, bands: tuple[str, ...] = BANDS) -> pd.
 
     Returns:
         Rows (`family`, `band`, `answer` in all / kept / flipped) over counted instances with finite power: `samples`,
-        `instances`, and with their intervals: `base` and `power`, mean band power of base and perturbed image;
-        `delta` = power - base; `relative` = delta / base, of these means, so that nearly blank images do not rule it;
-        `coherence` and `phase`, the mean coherence with the base and its power-free form, where they are defined.
+        `images`, `instances`, and with their intervals: `base` and `power`, mean band power of base and perturbed
+        image; `delta` = power - base; `relative` = delta / base, of these means, so that nearly blank images do not
+        rule it; `coherence` and `phase`, the mean coherence with the base and its power-free form, where defined.
     """
     require(records, *(f"{name}_{band}" for name in MEASURES for band in bands))
-    slim, tables = rows_of(records), []
+    slim, parts = rows_of(records), []
     for band in bands:
-        rows = slim.assign(**{name: numbers(records[f"{name}_{band}"]) for name in MEASURES})
+        rows = slim.assign(band=band, **{name: numbers(records[f"{name}_{band}"]) for name in MEASURES})
         rows["before"] = base_value(rows, "power")
-        rows["delta"] = rows.power - rows.before
-        rows = split_answers(counted_rows(with_union(rows)))
-        rows = rows[np.isfinite(rows.delta)]
-        grouped = rows.groupby(["family", "answer"])
-        table = by_family(rows, answer=ANSWERS).assign(band=band)
-        table["samples"], table["instances"] = grouped["sample"].nunique(), grouped.size()
-        means = {"base": "before", "power": "power", "delta": "delta", "coherence": "coherence", "phase": "phase"}
-        ratios = {name: (rows[column], rows.one) for name, column in means.items()}
-        table = intervals(table, rows, ratios | {"relative": (rows.delta, rows.before)})
-        tables.append(with_counts(table, "samples", "instances"))
-    table = pd.concat(tables, ignore_index=True)
-    order = {family: i for i, family in enumerate(family_order(table))}
-    table = table.sort_values("family", key=lambda f: f.map(order), kind="stable", ignore_index=True)
-    return table[["family", "band", "answer", *(name for name in table if name not in ("family", "band", "answer"))]]
+        parts.append(rows.assign(delta=rows.power - rows.before))
+    rows = split_answers(counted_rows(with_union(pd.concat(parts, ignore_index=True))))
+    rows = rows[np.isfinite(rows.delta)]
+    columns = {"samples": distinct("sample"), "images": distinct("image"), "instances": count(), "base": mean("before")}
+    columns |= {name: mean(name) for name in ("power", "delta", "coherence", "phase")}
+    index = family_index(rows, band=bands, answer=ANSWERS)
+    return tabulate(rows, index, columns | {"relative": ratio("delta", "before")}).reset_index()
 
 
 def inside_correlations(
@@ -117,29 +102,14 @@ def inside_correlations(
             rows[name] = np.log(ratio, out=np.full(len(rows), np.nan), where=ratio > 0)
         elif name == "dirichlet":
             rows[name] -= base
-    counted = counted_rows(with_union(rows))
+    rows = counted_rows(with_union(rows))
     firsts = {"dirichlet": ["drift", "margin", *names], "drift": ["margin", *names], "margin": names}
     pairs = [(first, second) for first, seconds in firsts.items() for second in seconds]
-    tables = []
-    for family in family_order(counted):
-        part = counted[counted.family == family]
-        table = pd.DataFrame(pairs, columns=["first", "second"])
-        table.insert(0, "family", family)
-        tables.append(table.join(_correlations(part, pairs)))
-    empty = pd.DataFrame(columns=["family", "first", "second", *_correlations(counted[:0], [])])
-    return pd.concat(tables, ignore_index=True) if tables else empty
-
-
-def _correlations(rows: pd.DataFrame, pairs: list[tuple[str, str]]) -> pd.DataFrame:
-    """One row per pair: instances, samples, and both coefficients with their intervals."""
-    found = []
-    for first, second in pairs:
-        there = np.isfinite(rows[[first, second]]).all(axis=1)
-        row = {"instances": int(there.sum()), "samples": rows["sample"][there].nunique()}
-        for name in COEFFICIENTS:
-            own = stats.correlation(rows[first], rows[second], rows["image"], ranked=name == "spearman")
-            own = own.iloc[0] if len(own) else dict.fromkeys(("value", "low", "high"), np.nan)
-            row |= {f"{name}{end}": own[key] for end, key in (("", "value"), ("_low", "low"), ("_high", "high"))}
-        found.append(row)
-    columns = ["instances", "samples", *(f"{name}{end}" for name in COEFFICIENTS for end in ("", "_low", "_high"))]
-    return pd.DataFrame(found, columns=columns)
+    parts = [rows.assign(first=x, second=y, x=rows[x], y=rows[y]) for x, y in pairs]
+    rows = pd.concat(parts, ignore_index=True)
+    rows = rows[np.isfinite(rows[["x", "y"]]).all(axis=1)]
+    groups = [(family, *pair) for family in family_order(parts[0]) for pair in pairs]
+    index = pd.MultiIndex.from_tuples(groups, names=["family", "first", "second"])
+    columns = {"instances": count(), "samples": distinct("sample"), "images": distinct("image")}
+    columns |= {"spearman": correlation("x", "y", ranked=True), "pearson": correlation("x", "y", ranked=False)}
+    return tabulate(rows, index, columns).reset_index()

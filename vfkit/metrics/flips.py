@@ -8,20 +8,31 @@ import pandas as pd
 
 from vfkit.metrics import stats
 from vfkit.metrics.frames import (
+    ANSWERS,
     base_value,
-    by_family,
     counted_rows,
     family_order,
     rows_of,
+    split_answers,
     vulnerable_samples,
-    with_counts,
-    with_interval,
     with_union,
+)
+from vfkit.metrics.tabulate import (
+    average,
+    count,
+    distinct,
+    family_index,
+    mean,
+    rate,
+    tabulate,
+    total,
 )
 from vfkit.perturb import HI_FAMILIES
 from vfkit.readout.rules import RULES, scores
+from vfkit.sample import LETTERS
 
 TRANSITIONS = ("R->W", "W->R", "R->R", "W->W")
+OVERLAYS = ("text_overlay", "random_text", "box_overlay")
 _PARTS = ("logp_text", "logp_end", "n_tokens", "logp_letter")
 
 
@@ -30,78 +41,60 @@ def flip_table(records: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         One row per family: `instances` counted, `flips`, `IFR` = flips / instances; `samples` with at least one counted
-        instance, `vulnerable` (at least one flip), `IV` = vulnerable / samples; `per_sample` (instances per sample: IV
-        grows with it); `tied` (counted instances with an exact tie at the top); and what was left out:
+        instance, their `images`, `vulnerable` (at least one flip), `IV` = vulnerable / samples; `per_sample` (instances
+        per sample: IV grows with it); `tied` (counted instances with an exact tie at the top); and what was left out:
         `not_applicable` instances, and `no_base`, the samples whose base image has no prediction.
         The union row pools HI's six families; where fewer are present its label names them.
     """
     rows = with_union(rows_of(records, "tied"))
-    counted = counted_rows(rows)
+    counted, index = counted_rows(rows), family_index(rows)
+    table = tabulate(counted, index, {"instances": count(), "flips": total("flip"), "IFR": rate("flip")})
+    by_sample = {"samples": count(), "images": distinct("image"), "vulnerable": total("vulnerable")}
     per_sample = vulnerable_samples(counted)
-    table = by_family(rows)
-    table["instances"] = counted.groupby("family").size()
-    table["flips"] = counted.groupby("family")["flip"].sum()
-    table = with_interval(table, "IFR", stats.rate(counted.flip, counted.one, counted.image, counted.family))
-    table["samples"] = per_sample.groupby("family").size()
-    table["vulnerable"] = per_sample.groupby("family")["vulnerable"].sum()
-    table = with_interval(
-        table, "IV", stats.rate(per_sample.vulnerable, np.ones(len(per_sample)), per_sample.image, per_sample.family)
-    )
+    table = table.join(tabulate(per_sample, index, by_sample | {"IV": rate("vulnerable")}))
     table["per_sample"] = table["instances"] / table["samples"]
-    table["tied"] = counted.groupby("family")["tied"].sum()
-    table["not_applicable"] = rows[rows.prediction.isna()].groupby("family").size()
-    table["no_base"] = rows[rows.base.isna()].groupby("family")["sample"].nunique()
-    return with_counts(table, "instances", "flips", "samples", "vulnerable", "tied", "not_applicable", "no_base")
+    table = table.join(tabulate(counted, index, {"tied": total("tied")}))
+    table = table.join(tabulate(rows[rows.prediction.isna()], index, {"not_applicable": count()}))
+    return table.join(tabulate(rows[rows.base.isna()], index, {"no_base": distinct("sample")})).reset_index()
 
 
 def transition_table(records: pd.DataFrame) -> pd.DataFrame:
     """How correctness changes from base to perturbed answer (HI 4.2, Table 2), over samples with ground truth.
 
     Returns:
-        One row per family: `samples`, `instances`, the counts `R->W`, `W->R`, `R->R`, `W->W` (which holds flips from
-        one wrong answer to another), `R->W_rate` = R->W / base-correct instances, `W->R_rate` = W->R / base-wrong
-        instances, and `no_answer`, the instances left out because their sample has no ground truth.
+        One row per family: `samples`, `images`, `instances`, the counts `R->W`, `W->R`, `R->R`, `W->W` (which holds
+        flips from one wrong answer to another), `R->W_rate` = R->W / base-correct instances, `W->R_rate` = W->R /
+        base-wrong instances, and `no_answer`, the instances left out because their sample has no ground truth.
     """
     rows = with_union(rows_of(records, "answer"))
-    counted = counted_rows(rows)
+    counted, index = counted_rows(rows), family_index(rows)
     known = counted[counted.answer.notna()]
     right, now = known.base == known.answer, known.prediction == known.answer
-    table = by_family(rows)
-    table["samples"] = known.groupby("family")["sample"].nunique()
-    table["instances"] = known.groupby("family").size()
     kinds = {"R->W": right & ~now, "W->R": ~right & now, "R->R": right & now, "W->W": ~right & ~now}
-    for name in TRANSITIONS:
-        table[name] = kinds[name].groupby(known.family).sum()
-    for name, start in (("R->W", right), ("W->R", ~right)):
-        table = with_interval(table, f"{name}_rate", stats.rate(kinds[name], start, known.image, known.family))
-    table["no_answer"] = counted[counted.answer.isna()].groupby("family").size()
-    return with_counts(table, "samples", "instances", *TRANSITIONS, "no_answer")
+    known = known.assign(right=right, wrong=~right, **kinds)
+    columns = {"samples": distinct("sample"), "images": distinct("image"), "instances": count()}
+    columns |= {name: total(name) for name in TRANSITIONS}
+    columns |= {"R->W_rate": rate("R->W", "right"), "W->R_rate": rate("W->R", "wrong")}
+    unknown = tabulate(counted[counted.answer.isna()], index, {"no_answer": count()})
+    return tabulate(known, index, columns).join(unknown).reset_index()
 
 
 def margin_table(records: pd.DataFrame) -> pd.DataFrame:
     """Margins (HI eq. 2) per family, for all counted instances and for those whose answer was kept or flipped.
 
     Returns:
-        Rows (`family`, `answer` in all / kept / flipped); means in nats with their intervals: `base`, the margin on
-        the base image; `margin`, the perturbed image's own; `base_label`, the perturbed score of the base prediction
-        minus its best rival (negative iff flipped); `change` = base_label - base. `instances` and `samples` are those
-        with finite margins (a single option has none).
+        Rows (`family`, `answer` in all / kept / flipped); `instances`, `samples` and `images` with finite margins (a
+        single option has none); means in nats with their intervals: `base`, the margin on the base image; `margin`,
+        the perturbed image's own; `base_label`, the perturbed score of the base prediction minus its best rival
+        (negative iff flipped); `change` = base_label - base.
     """
     rows = with_union(rows_of(records, "margin", "base_margin"))
     counted = counted_rows(rows)
     counted = counted[np.isfinite(counted[["base_row", "margin", "base_label"]]).all(axis=1)]
-    counted = counted.assign(change=counted.base_label - counted.base_row)
-    means = {"base": "base_row", "margin": "margin", "base_label": "base_label", "change": "change"}
-    tables = []
-    for answer, part in (("all", counted), ("kept", counted[~counted.flip]), ("flipped", counted[counted.flip])):
-        table = by_family(rows).assign(answer=answer)
-        table["instances"] = part.groupby("family").size()
-        table["samples"] = part.groupby("family")["sample"].nunique()
-        for name, column in means.items():
-            table = with_interval(table, name, stats.mean(part[column], part.image, part.family))
-        tables.append(with_counts(table, "instances", "samples"))
-    order = {family: i for i, family in enumerate(family_order(rows))}
-    return pd.concat(tables).sort_values("family", key=lambda f: f.map(order), kind="stable", ignore_index=True)
+    counted = split_answers(counted.assign(change=counted.base_label - counted.base_row))
+    columns = {"instances": count(), "samples": distinct("sample"), "images": distinct("image")}
+    columns |= {"base": mean("base_row")} | {name: mean(name) for name in ("margin", "base_label", "change")}
+    return tabulate(counted, family_index(rows, answer=ANSWERS), columns).reset_index()
 
 
 def accuracy_table(records: pd.DataFrame) -> pd.DataFrame:
@@ -109,35 +102,51 @@ def accuracy_table(records: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         Rows (`family`, `category`): `base` / `all`, then `base` by category, then each family / `all`. `samples`,
-        `instances`, `correct`, `accuracy` with its interval, `chance` = mean of 1 / number of options, and
+        `images`, `instances`, `correct`, `accuracy` with its interval, `chance` = mean of 1 / number of options, and
         `no_answer`, the instances left out because their sample has no ground truth.
     """
     rows = rows_of(records, "answer", "category", "n_options")
     base, perturbed = rows[rows.is_base], with_union(rows)
-    blocks = [
-        (base.assign(category="all"), ["base"], ["all"]),
-        (base, ["base"], sorted(base.category.unique())),
-        (perturbed.assign(category="all"), family_order(perturbed), ["all"]),
-    ]
-    tables = []
-    for block, families, categories in blocks:
-        block = block[block.prediction.notna() & block.base.notna()]
-        known = block[block.answer.notna()]
-        known = known.assign(right=(known.prediction == known.answer).astype(float), chance=1 / known.n_options)
-        keys = ["family", "category"]
-        table = pd.DataFrame(index=pd.MultiIndex.from_product([families, categories], names=keys))
-        table["samples"] = known.groupby(keys)["sample"].nunique()
-        table["instances"] = known.groupby(keys).size()
-        table["correct"] = known.groupby(keys)["right"].sum()
-        table = with_interval(
-            table,
-            "accuracy",
-            stats.rate(known.right, np.ones(len(known)), known.image, pd.MultiIndex.from_frame(known[keys])),
-        )
-        table["chance"] = known.groupby(keys)["chance"].mean()
-        table["no_answer"] = block[block.answer.isna()].groupby(keys).size()
-        tables.append(with_counts(table, "samples", "instances", "correct", "no_answer"))
-    return pd.concat([table for table in tables if len(table)], ignore_index=True)
+    groups = [("base", "all"), *(("base", one) for one in sorted(base.category.unique()))]
+    groups = [*dict.fromkeys(groups), *((family, "all") for family in family_order(perturbed))]
+    rows = pd.concat([base, base.assign(category="all"), perturbed.assign(category="all")], ignore_index=True)
+    rows = rows[rows.prediction.notna() & rows.base.notna()]
+    known = rows[rows.answer.notna()]
+    known = known.assign(right=known.prediction == known.answer, chance=1 / known.n_options)
+    columns = {"samples": distinct("sample"), "images": distinct("image"), "instances": count()}
+    columns |= {"correct": total("right"), "accuracy": rate("right"), "chance": average("chance")}
+    index = pd.MultiIndex.from_tuples(groups, names=["family", "category"])
+    unknown = tabulate(rows[rows.answer.isna()], index, {"no_answer": count()})
+    return tabulate(known, index, columns).join(unknown).reset_index()
+
+
+def compliance_table(records: pd.DataFrame) -> pd.DataFrame:
+    """Do answers follow the label on the card, or are they merely confused? (HI 4.2, METHODS 6)
+
+    Returns:
+        One row per overlay family: `instances`, `samples`, `images`, `flips`; `compliance` = instances whose answer
+        becomes the label of their card / instances, `confusion` = flips to another option / instances,
+        `complied_share` = complied / flips, each with its interval; `chance_share`, the complied share of flips that
+        fall on every other option alike. The cards of `random_text` and `box_overlay` do not show their label: their
+        compliance is what chance gives.
+
+    Raises:
+        ValueError: an overlay whose instance name ends in no option's letter.
+    """
+    rows = rows_of(records, "n_options").assign(instance=records["instance"].astype(str).to_numpy(dtype=object))
+    counted = counted_rows(rows)
+    counted = counted[counted.family.isin(OVERLAYS)]
+    letters = counted.instance.str.rsplit("_", n=1).str[-1]
+    if not letters.isin(list(LETTERS)).all():
+        raise ValueError(f"the overlay {counted.instance[~letters.isin(list(LETTERS))].iloc[0]!r} names no option")
+    named = letters.map({letter: i for i, letter in enumerate(LETTERS)}).astype(float)
+    complied = counted.flip & (counted.prediction == named)
+    counted = counted.assign(complied=complied, confused=counted.flip & ~complied)
+    counted["chance"] = (1 / (counted.n_options - 1)).where(counted.flip)
+    columns = {"instances": count(), "samples": distinct("sample"), "images": distinct("image"), "flips": total("flip")}
+    columns |= {"compliance": rate("complied"), "confusion": rate("confused")}
+    columns |= {"complied_share": rate("complied", "flip"), "chance_share": average("chance")}
+    return tabulate(counted, family_index(counted), columns).reset_index()
 
 
 def overlay_table(records: pd.DataFrame) -> pd.DataFrame:
@@ -151,8 +160,8 @@ def overlay_table(records: pd.DataFrame) -> pd.DataFrame:
     present = set(counted.family)
     pairs = [("text_overlay", "random_text"), ("text_overlay", "box_overlay"), ("random_text", "box_overlay")]
     pairs = [pair for pair in pairs if present.issuperset(pair)]
-    found = [_compare(*(counted[counted.family == family] for family in pair)) for pair in pairs]
-    return _comparison(pd.DataFrame(pairs, columns=["first", "second"]), found)
+    compared = [_compare(*(counted[counted.family == family] for family in pair)) for pair in pairs]
+    return _comparison(pd.DataFrame(pairs, columns=["first", "second"]), compared)
 
 
 def compare_table(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
@@ -160,13 +169,13 @@ def compare_table(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         One row per family present in both: `samples` counted in both, `IFR_first`, `IFR_second`, their `difference`
-        with its paired interval; `only_first`, `only_second` (samples vulnerable in one alone), McNemar's exact `p` on
+        with its paired interval; `only_first`, `only_second` (samples vulnerable in one only), McNemar's exact `p` on
         these, and `p_holm`, adjusted over the rows of the table.
     """
     counted = [counted_rows(with_union(rows_of(records))) for records in (first, second)]
     families = [family for family in family_order(counted[0]) if (counted[1].family == family).any()]
-    found = [_compare(*(rows[rows.family == family] for rows in counted)) for family in families]
-    return _comparison(pd.DataFrame({"family": pd.Series(families, dtype=object)}), found)
+    compared = [_compare(*(rows[rows.family == family] for rows in counted)) for family in families]
+    return _comparison(pd.DataFrame({"family": pd.Series(families, dtype=object)}), compared)
 
 
 def rescore(records: pd.DataFrame, rule: str) -> pd.DataFrame:
@@ -184,9 +193,9 @@ def rescore(records: pd.DataFrame, rule: str) -> pd.DataFrame:
     rows = rows_of(records, *_PARTS)
     read = np.flatnonzero(rows.prediction.notna())
     lists = {name: records[name].iloc[read].tolist() for name in _PARTS}
-    lengths = [[len(part) if hasattr(part, "__len__") else 0 for part in parts] for parts in lists.values()]
-    lengths = np.array(lengths, dtype=int)  # [part, row]
-    uneven = (lengths != lengths[:1]).any(axis=0) | (lengths[0] == 0)
+    counts = [[len(part) if hasattr(part, "__len__") else 0 for part in parts] for parts in lists.values()]
+    lengths: np.ndarray = np.array(counts, dtype=int)  # [part, row]
+    uneven: np.ndarray = (lengths != lengths[:1]).any(axis=0) | (lengths[0] == 0)
     if uneven.any():
         sample = rows["sample"].iloc[read[uneven][0]]
         raise ValueError(f"sample {sample!r}: the parts of its scores are missing or of unequal length")
@@ -240,7 +249,7 @@ def rule_table(records: pd.DataFrame) -> pd.DataFrame:
         found.append({"rule": rule} | accuracy_table(scored).iloc[0][accuracy].to_dict())
         found[-1] |= {} if pooled.empty else pooled.iloc[0][flips].to_dict()
     table = pd.DataFrame(found, columns=["rule", *accuracy, *flips])
-    return with_counts(table, "samples", "instances", "flips")
+    return table.assign(**{name: table[name].fillna(0).astype(int) for name in ("samples", "instances", "flips")})
 
 
 def _lettered(records: pd.DataFrame) -> pd.DataFrame:

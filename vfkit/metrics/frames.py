@@ -10,12 +10,11 @@ Records in, tables out. In every table
   raise ValueError by name.
 """
 
-from collections.abc import Mapping, Sequence
+import re
 
 import numpy as np
 import pandas as pd
 
-from vfkit.metrics import stats
 from vfkit.perturb import HI_FAMILIES
 
 UNION = "union (6 HI families)"
@@ -106,6 +105,30 @@ def split_answers(counted: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([counted.assign(answer="all"), counted.assign(answer=own)], ignore_index=True)
 
 
+def same_answers(records: pd.DataFrame) -> pd.DataFrame:
+    """Which answers an instance shares with its base, row by row as `rows_of`.
+
+    Returns:
+        `kept_option` (the scored one), `kept_mcq`, `kept_open` (the generated texts, without case, punctuation and
+        spacing; empty where one was not generated), and `kept_strict`: all that there are.
+    """
+    rows = rows_of(records)
+    kept = pd.DataFrame({"kept_option": ~rows.flip}, index=rows.index)
+    for prompt in ("mcq", "open"):
+        texts = records.get(f"text_{prompt}", pd.Series(None, index=records.index, dtype=object))
+        rows["text"] = [_plain(text) for text in texts]
+        base = rows["sample"].map(rows[rows.is_base].set_index("sample")["text"])
+        same = rows["text"].eq(base).astype(object)
+        kept[f"kept_{prompt}"] = same.where(rows["text"].notna() & base.notna(), None)
+    kept["kept_strict"] = kept.fillna(True).astype(bool).all(axis=1)
+    return kept
+
+
+def _plain(text) -> str | None:
+    """The words of a text: case, punctuation and spacing do not make another answer."""
+    return " ".join(re.findall(r"\w+", text.casefold())) if isinstance(text, str) else None
+
+
 def twice(rows: pd.DataFrame, column: str) -> pd.DataFrame:
     """Every row under `all`, and once more under its own value of the column."""
     return pd.concat([rows.assign(**{column: "all"}), rows], ignore_index=True)
@@ -122,44 +145,3 @@ def pooled_family(families: pd.Series) -> list[str]:
     """The union among these families; without one the last of HI's families, as a list of one name or none."""
     present = list(dict.fromkeys(families))
     return [f for f in present if f.startswith("union (")] or [f for f in present if f in HI_FAMILIES][-1:]
-
-
-def by_family(rows: pd.DataFrame, **axes: Sequence[str]) -> pd.DataFrame:
-    """A table without columns yet: a row per family, or per combination with further axes (`answer=ANSWERS`)."""
-    if not axes:
-        return pd.DataFrame(index=pd.Index(family_order(rows), name="family", dtype=str))
-    index = pd.MultiIndex.from_product([family_order(rows), *axes.values()], names=["family", *axes])
-    return pd.DataFrame(index=index)
-
-
-def with_interval(table: pd.DataFrame, name: str, rates: pd.DataFrame) -> pd.DataFrame:
-    """The table with `name`, `name_low`, `name_high` from a frame that `stats` returns."""
-    return table.assign(**{name: rates["value"], f"{name}_low": rates["low"], f"{name}_high": rates["high"]})
-
-
-def with_counts(table: pd.DataFrame, *counts: str) -> pd.DataFrame:
-    """The table with these columns as integers, missing ones 0, and its index as columns."""
-    table = table.assign(**{name: table[name].fillna(0).astype(int) for name in counts})
-    return table.reset_index() if table.index.names != [None] else table
-
-
-def intervals(table: pd.DataFrame, rows: pd.DataFrame, ratios: Mapping[str, tuple]) -> pd.DataFrame:
-    """The table with `name`, `name_low`, `name_high` for each name: sum(top) / sum(bottom) by the table's own keys;
-    of four columns, the difference of two such ratios. Rows in which one is not finite are left out.
-    """
-    names = ["name", *table.index.names]
-    keys, parts = [*table.index.names, "image"], []
-    for name, columns in ratios.items():
-        there = np.isfinite(np.stack(columns).astype(float)).all(axis=0)
-        part = rows[keys].assign(**{str(i): np.where(there, column, 0.0) for i, column in enumerate(columns)})
-        parts.append(part.groupby(keys, sort=False).sum().reset_index().assign(name=name))
-    sums = pd.concat(parts, ignore_index=True)
-    groups = pd.MultiIndex.from_frame(sums[names])
-    columns = [sums[str(i)] for i in range(len(columns))]
-    found = (stats.ratio if len(columns) == 2 else stats.difference)(*columns, sums.image, groups)
-    found.index = pd.MultiIndex.from_tuples(found.index, names=names)
-    for name in ratios:
-        own = pd.MultiIndex.from_tuples([(name, *key) for key in table.index], names=names)
-        part = found.reindex(own).set_axis(table.index)
-        table = table.assign(**{name: part["value"], f"{name}_low": part["low"], f"{name}_high": part["high"]})
-    return table

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from vfkit.metrics import stats
-from vfkit.metrics.frames import counted_rows, numbers, require, rows_of, with_interval
+from vfkit.metrics.frames import counted_rows, numbers, require, rows_of
+from vfkit.metrics.tabulate import average, count, distinct, largest, mean, rate, spread, tabulate, total
 from vfkit.perturb import ATTACKS
 from vfkit.readout.rules import scores
 
@@ -19,7 +20,12 @@ NOISE = ("noise_low", "noise_high", "noise_all")
 ABLATIONS = ("low_pass", "high_pass")
 _TESTS = ["control_rate", "control_rate_low", "control_rate_high", "difference", "difference_low", "difference_high"]
 _TESTS += ["only_first", "only_second", "p"]
+_QUARTILES = {"lower": 0.25, "median": 0.5, "upper": 0.75}
 BOUND = 0.05  # of the equivalence test: flip rates that differ by less count as the same
+
+
+_RATES = {"samples": distinct("sample"), "images": distinct("image"), "instances": count(), "IFR": rate("flip")}
+_RATES |= {"margin": mean("base_label"), "margin_sd": spread("base_label")}
 
 
 def noise_table(records: pd.DataFrame) -> pd.DataFrame:
@@ -30,9 +36,8 @@ def noise_table(records: pd.DataFrame) -> pd.DataFrame:
         intervals, `margin_sd` over instances, and the mean `rms` and `max_abs` of the noise in the 8-bit image.
     """
     rows = _spectral(records, NOISE, "scaling", "eps", "rms", "max_abs")
-    table = _rates(rows, ["family", "scaling", "eps"])
-    grouped = rows.groupby(["family", "scaling", "eps"], sort=False)
-    return _tidy(table.assign(rms=grouped.rms.mean(), max_abs=grouped.max_abs.mean()), NOISE)
+    index = _index(rows, NOISE, "scaling", "eps")
+    return tabulate(rows, index, _RATES | {"rms": average("rms"), "max_abs": average("max_abs")}).reset_index()
 
 
 def ablation_table(records: pd.DataFrame) -> pd.DataFrame:
@@ -42,7 +47,7 @@ def ablation_table(records: pd.DataFrame) -> pd.DataFrame:
         Rows (`family`, `cutoff`), else as `noise_table`.
     """
     rows = _spectral(records, ABLATIONS, "cutoff")
-    return _tidy(_rates(rows, ["family", "cutoff"]), ABLATIONS)
+    return tabulate(rows, _index(rows, ABLATIONS, "cutoff"), _RATES).reset_index()
 
 
 def thresholds(records: pd.DataFrame) -> pd.DataFrame:
@@ -71,15 +76,12 @@ def threshold_table(records: pd.DataFrame) -> pd.DataFrame:
         `samples`; `left`, how many answers leave, and `left_share` of the samples; of those that do, the mean
         `threshold` with its interval, and `lower`, `median`, `upper` quartile.
     """
-    found = thresholds(records).astype({"threshold": float})
-    left = found.threshold.notna()
-    grouped = found.groupby("family", sort=False)
-    table = grouped.size().to_frame("samples").assign(left=left.groupby(found.family).sum())
-    table = with_interval(table, "left_share", stats.rate(left, np.ones(len(left)), found.image_id, found.family))
-    table = with_interval(table, "threshold", stats.mean(found.threshold, found.image_id, found.family))
-    for name, q in (("lower", 0.25), ("median", 0.5), ("upper", 0.75)):
-        table[name] = grouped.threshold.quantile(q)
-    return _tidy(table, ABLATIONS)
+    samples = thresholds(records).astype({"threshold": float}).rename(columns={"image_id": "image"})
+    samples["left"] = samples.threshold.notna()
+    columns = {"samples": count(), "images": distinct("image"), "left": total("left"), "left_share": rate("left")}
+    table = tabulate(samples, _index(samples, ABLATIONS), columns | {"threshold": mean("threshold")})
+    quantiles = {name: samples.groupby("family")["threshold"].quantile(q) for name, q in _QUARTILES.items()}
+    return table.assign(**quantiles).reset_index()
 
 
 def attack_table(records: pd.DataFrame, rule: str = "paper") -> pd.DataFrame:
@@ -98,10 +100,9 @@ def attack_table(records: pd.DataFrame, rule: str = "paper") -> pd.DataFrame:
     rows = _attacks(records, rule)
     keys = ["family", "eps", "target"]
     own, noise = rows[~rows.noise], rows[rows.noise]
-    table = own.groupby(keys, sort=False)["sample"].nunique().to_frame("samples")
-    for name in ("success", "flip"):
-        found = stats.rate(own[name], own.one, own.image, pd.MultiIndex.from_frame(own[keys]))
-        table = with_interval(table, f"{name}_rate", _keyed(found, keys))
+    columns = {"samples": distinct("sample"), "images": distinct("image")}
+    columns |= {"success_rate": rate("success"), "flip_rate": rate("flip")}
+    table = tabulate(own, _index(own, ATTACKS, "eps", "target"), columns)
     tests, ends = [], {"value": "", "low": "_low", "high": "_high"}
     for key in table.index:
         pair = [part[(part[keys] == list(key)).all(axis=1)] for part in (own, noise)]
@@ -117,7 +118,7 @@ def attack_table(records: pd.DataFrame, rule: str = "paper") -> pd.DataFrame:
     table["not_applicable"] = _not_applicable(records).reindex(table.index, fill_value=0)
     if len(table):
         table["p_holm"] = stats.holm(table["p"])
-    return _tidy(table, ATTACKS)
+    return table.reset_index()
 
 
 def trace_table(records: pd.DataFrame) -> pd.DataFrame:
@@ -126,10 +127,9 @@ def trace_table(records: pd.DataFrame) -> pd.DataFrame:
     rows = _spectral(records, ATTACKS, "eps", "trace", "target")
     rows = rows[rows.target == ""]
     rows = rows.assign(step=rows.trace.map(lambda trace: list(range(len(trace))))).explode(["trace", "step"])
-    keys = ["family", "eps", "step"]
-    table = rows.groupby(keys, sort=False)["sample"].nunique().to_frame("samples")
-    found = stats.mean(rows.trace.astype(float), rows.image, pd.MultiIndex.from_frame(rows[keys]))
-    return _tidy(with_interval(table, "margin", _keyed(found, keys)), ATTACKS)
+    rows["margin"] = rows.trace.astype(float)
+    columns = {"samples": distinct("sample"), "images": distinct("image"), "margin": mean("margin")}
+    return tabulate(rows, _index(rows, ATTACKS, "eps", "step"), columns).reset_index()
 
 
 def audit_table(records: pd.DataFrame) -> pd.DataFrame:
@@ -145,11 +145,11 @@ def audit_table(records: pd.DataFrame) -> pd.DataFrame:
     rows = _spectral(records, families, "scaling", "eps", "rms", "max_abs", "leakage", "leakage_8bit")
     rows["scaling"] = rows.scaling.fillna("max")
     rows["within"] = (rows.max_abs <= rows.eps + 0.5 + 1e-4).astype(float).where(rows.scaling == "max")
-    grouped = rows.groupby(["family", "scaling", "eps"], sort=False)
-    table = grouped.size().to_frame("instances").assign(max_abs=grouped.max_abs.max(), rms=grouped.rms.mean())
+    index = _index(rows, families, "scaling", "eps")
+    columns = {"instances": count(), "max_abs": largest("max_abs"), "rms": average("rms")}
     for name in ("leakage", "leakage_8bit"):
-        table[name], table[f"{name}_max"] = grouped[name].mean(), grouped[name].max()
-    return _tidy(table.assign(within_share=grouped.within.mean()), families)
+        columns |= {name: average(name), f"{name}_max": largest(name)}
+    return tabulate(rows, index, columns | {"within_share": average("within")}).reset_index()
 
 
 def band_test(records: pd.DataFrame, scaling: str = "rms", bound: float = BOUND) -> pd.DataFrame:
@@ -237,23 +237,11 @@ def _score(row, rule: str, option: int) -> float:
     return scores(rule, **parts)[option]
 
 
-def _rates(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Flip rate and base-label margin by some columns."""
-    groups = pd.MultiIndex.from_frame(rows[keys])
-    grouped = rows.groupby(keys, sort=False)
-    table = grouped["sample"].nunique().to_frame("samples").assign(instances=grouped.size())
-    table = with_interval(table, "IFR", _keyed(stats.rate(rows.flip, rows.one, rows.image, groups), keys))
-    table = with_interval(table, "margin", _keyed(stats.mean(rows.base_label, rows.image, groups), keys))
-    return table.assign(margin_sd=grouped.base_label.std())
-
-
-def _keyed(found: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    return found.set_axis(pd.MultiIndex.from_tuples(found.index, names=keys))
-
-
-def _tidy(table: pd.DataFrame, families: Sequence[str]) -> pd.DataFrame:
-    """Columns of the index first, families in their order, then by the other columns of the index."""
-    keys = [name for name in table.index.names if name]
-    return table.reset_index().sort_values(
-        keys, key=lambda c: c.map(list(families).index) if c.name == "family" else c, ignore_index=True
-    )
+def _index(rows: pd.DataFrame, families: Sequence[str], *names: str) -> pd.Index:
+    """The groups that occur: families in their order, then by the other columns."""
+    if not names:
+        return pd.Index([family for family in families if (rows.family == family).any()], name="family", dtype=object)
+    order = {family: i for i, family in enumerate(families)}
+    groups = rows[["family", *names]].drop_duplicates()
+    groups = groups.sort_values(list(groups), key=lambda c: c.map(order) if c.name == "family" else c)
+    return pd.MultiIndex.from_frame(groups)

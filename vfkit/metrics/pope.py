@@ -12,7 +12,7 @@ Rows are joined by sample id, never by order. In every table here
 - each blank is a family of its own (`blank_white`, `blank_none`) and no part of the union.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -20,18 +20,18 @@ from scipy.special import expit
 from scipy.stats import wilcoxon
 
 from vfkit.metrics import stats
-from vfkit.metrics.frames import (
-    ANSWERS,
-    family_order,
-    intervals,
-    need,
-    numbers,
-    rows_of,
-    split_answers,
-    twice,
-    with_counts,
-    with_interval,
-    with_union,
+from vfkit.metrics.frames import ANSWERS, family_order, need, numbers, rows_of, split_answers, twice, with_union
+from vfkit.metrics.tabulate import (
+    count,
+    difference,
+    distinct,
+    mean,
+    median,
+    product_index,
+    rate,
+    ratio,
+    tabulate,
+    total,
 )
 
 CASES = {"Yes/Yes": "hit", "No/No": "correct rejection", "Yes/No": "hallucination", "No/Yes": "miss"}
@@ -52,19 +52,20 @@ def pope_table(records: pd.DataFrame, samples: pd.DataFrame | None = None) -> pd
         the same instances. `left_out`: instances of the family that do not count (not applicable, not read, no truth,
         no base, no yes/no question).
     """
-    whole = _answers(records, samples)
+    whole = pope_answers(records, samples)
     base = whole[whole.is_base].assign(family="base")
     whole = twice(pd.concat([base, with_union(whole)], ignore_index=True), "category")
-    rows = whole[whole.counts]
-    categories = ["all", *_splits(whole)]
-    index = pd.MultiIndex.from_product([categories, ["base", *family_order(whole)]], names=["category", "family"])
-    table = _counts(pd.DataFrame(index=index), rows, whole)
-    now, then = _ratios(rows.says, rows.true), _ratios(rows.said, rows.true)
-    table = intervals(table, rows, now)
-    there = rows.family != "base"
-    pairs = {f"{name}_difference": [column[there] for column in (*now[name], *then[name])] for name in now}
-    table = intervals(table, rows[there], pairs)
-    return with_counts(table, "questions", "instances", "left_out")
+    rows = whole[whole.counts].copy()
+    index = product_index(category=["all", *_splits(whole)], family=["base", *family_order(whole)])
+    shares, differences = {}, {}
+    for name, (top, bottom) in _RATIOS.items():
+        for when, answer in (("now", rows.says), ("then", rows.said)):
+            rows[f"{name}_{when}"], rows[f"{name}_{when}_of"] = top(answer, rows.true), bottom(answer, rows.true)
+        now, then = (f"{name}_now", f"{name}_now_of"), (f"{name}_then", f"{name}_then_of")
+        shares[name], differences[f"{name}_difference"] = rate(*now), difference(*now, *then)
+    table = tabulate(rows, index, _COUNTS | shares)
+    table = table.join(tabulate(whole[~whole.counts], index, {"left_out": count()}))
+    return table.join(tabulate(rows[rows.family != "base"], index, differences)).reset_index()
 
 
 def pope_transition_table(records: pd.DataFrame, samples: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -74,16 +75,13 @@ def pope_transition_table(records: pd.DataFrame, samples: pd.DataFrame | None = 
         Rows (`case`, `family`), case = base answer / truth: its `meaning`, the case it `becomes` by a flip;
         `questions`, `instances`, `stays`, `flips`, `flip_rate` = flips / instances with its interval.
     """
-    rows = pope_rows(records, samples)
-    table = _skeleton(rows)
+    rows = pope_rows(records, samples).assign(stays=lambda rows: ~rows.flip)
+    columns = {"stays": total("stays"), "flips": total("flip"), "flip_rate": rate("flip")}
+    table = tabulate(rows, _index(rows), _COUNTS | columns)
     case = table.index.get_level_values("case")
-    table["meaning"] = case.map(CASES)
-    table["becomes"] = [("No" if one[0] == "Y" else "Yes") + one[one.index("/") :] for one in case]
-    table = _counts(table, rows)
-    table["flips"] = rows.groupby(["case", "family"])["flip"].sum()
-    table["stays"] = table["instances"] - table["flips"]
-    table = intervals(table, rows, {"flip_rate": (rows.flip, rows.one)})
-    return with_counts(table, "questions", "instances", "stays", "flips")
+    table.insert(0, "meaning", case.map(CASES))
+    table.insert(1, "becomes", [("No" if one[0] == "Y" else "Yes") + one[one.index("/") :] for one in case])
+    return table.reset_index()
 
 
 def pope_margin_table(records: pd.DataFrame, samples: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -94,11 +92,9 @@ def pope_margin_table(records: pd.DataFrame, samples: pd.DataFrame | None = None
         base images of these instances), `margin` (perturbed), `change` = margin - base. Positive means Yes.
     """
     rows = split_answers(pope_rows(records, samples))
-    table = _skeleton(rows, "answer")
-    table = _counts(table, rows)
-    means = {"base": rows.m_base, "margin": rows.m, "change": rows.m - rows.m_base}
-    table = intervals(table, rows, {name: (column, rows.one) for name, column in means.items()})
-    return with_counts(table, "questions", "instances")
+    rows["change"] = rows.m - rows.m_base
+    means = {"base": mean("m_base"), "margin": mean("m"), "change": mean("change")}
+    return tabulate(rows, _index(rows, answer=ANSWERS), _COUNTS | means).reset_index()
 
 
 def question_priors(records: pd.DataFrame, samples: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -108,7 +104,7 @@ def question_priors(records: pd.DataFrame, samples: pd.DataFrame | None = None) 
         One row per question and `fill`: `sample_id`, `image_id`, `category`, `case`; `base_margin`, `blank_margin`
         (yes-no, nats); `base_yes`, `prior` = P(Yes | question, image) on base and blank, normalised over Yes and No.
     """
-    rows = _answers(records, samples)
+    rows = pope_answers(records, samples)
     rows = rows[rows.counts & rows.fill.notna()]
     table = rows[["sample", "image", "category", "case", "fill"]].rename(
         columns={"sample": "sample_id", "image": "image_id"}
@@ -129,15 +125,14 @@ def prior_table(records: pd.DataFrame, samples: pd.DataFrame | None = None, min_
     rows = question_priors(records, samples).rename(columns={"sample_id": "sample", "image_id": "image"})
     near = (rows.base_margin - rows.blank_margin).abs() < min_gap
     says, said = rows.blank_margin > 0, rows.base_margin > 0
-    rows = rows.assign(blank_yes_rate=says, same_rate=says == said, near_rate=near, one=1.0)
+    rows = rows.assign(blank_yes_rate=says, same_rate=says == said, near_rate=near)
     groups = ["all", *_splits(rows), *CASES]
     parts = [rows.assign(group="all"), rows.assign(group=rows.category), rows.assign(group=rows.case)]
-    rows = pd.concat(parts, ignore_index=True)
-    index = pd.MultiIndex.from_product([rows.fill.unique(), groups], names=["fill", "group"])
-    table = pd.DataFrame(index=index)
-    table["questions"] = rows.groupby(["fill", "group"]).size()
-    names = ("prior", "base_yes", "blank_margin", "base_margin", "blank_yes_rate", "same_rate", "near_rate")
-    return with_counts(intervals(table, rows, {name: (rows[name], rows.one) for name in names}), "questions")
+    columns = {"questions": count(), "images": distinct("image")}
+    columns |= {name: mean(name) for name in ("prior", "base_yes", "blank_margin", "base_margin")}
+    columns |= {name: rate(name) for name in ("blank_yes_rate", "same_rate", "near_rate")}
+    index = product_index(fill=rows.fill.unique(), group=groups)
+    return tabulate(pd.concat(parts, ignore_index=True), index, columns).reset_index()
 
 
 def prior_drift_table(
@@ -166,21 +161,16 @@ def prior_drift_table(
     rows["no_blank"], rows["near_zero"] = gap.isna(), rows.gap < min_gap
     rows["unmoved"] = (rows.movement == 0) & (rows.gap >= min_gap)
     used = rows[rows.gap >= min_gap]
-    table = _skeleton(rows, cases=["all", *CASES])
-    table = _counts(table, used)
-    median = stats.median(used.movement / used.gap, used.image, pd.MultiIndex.from_frame(used[["case", "family"]]))
-    table = with_interval(
-        table, "drift", median.set_axis(pd.MultiIndex.from_tuples(median.index, names=table.index.names))
-    )
-    table = intervals(table, rows, {"pooled": (rows.movement, rows.gap)})
-    moved = (used.movement != 0).astype(float)
-    table = intervals(table, used, {"towards_rate": (used.movement > 0, moved)})
+    used = used.assign(share=used.movement / used.gap, towards=used.movement > 0, moved=used.movement != 0)
+    index = _index(rows, cases=["all", *CASES])
+    table = tabulate(used, index, _COUNTS | {"drift": median("share")})
+    table = table.join(tabulate(rows, index, {"pooled": ratio("movement", "gap")}))
+    table = table.join(tabulate(used, index, {"towards_rate": rate("towards", "moved")}))
     tests = {key: _movement_test(part) for key, part in used.groupby(["case", "family"])}
     table["p"] = [tests.get(key, np.nan) for key in table.index]
     table["p_holm"] = stats.holm(table["p"])
-    for name in ("unmoved", "near_zero", "no_blank"):
-        table[name] = rows.groupby(["case", "family"])[name].sum()
-    return with_counts(table, "questions", "instances", "unmoved", "near_zero", "no_blank")
+    left_out = {name: total(name) for name in ("unmoved", "near_zero", "no_blank")}
+    return table.join(tabulate(rows, index, left_out)).reset_index()
 
 
 def by_case(
@@ -192,7 +182,7 @@ def by_case(
         The tables one below the other, with `case` as first column; cases that do not occur are left out. Vectors and
         controls are the whole run's, so that every case meets the same controls.
     """
-    rows = _answers(records, samples).sort_index()
+    rows = pope_answers(records, samples).sort_index()
     known = rows["sample"].isin(rows["sample"][rows.counts & rows.is_base])
     case = rows["case"].where(known).to_numpy(dtype=object)
     there = set(case[rows.counts & ~rows.is_base])
@@ -206,9 +196,15 @@ def by_case(
 # --- the frame all of them work on ------------------------------------------------------------------------------------
 
 
-def _answers(records: pd.DataFrame, samples: pd.DataFrame | None) -> pd.DataFrame:
-    """Every record with its question's base: `says`, `said`, `true` (is it Yes? perturbed, base, truth), `m`, `m_base`
-    (yes-no margins), `case`, `fill` (of blanks), and whether it `counts`."""
+def pope_answers(records: pd.DataFrame, samples: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Every record with its question's base: what all tables here are made of.
+
+    Returns:
+        `says`, `said`, `true` (is it Yes? perturbed, base, truth), `m`, `m_base` (yes-no margins), `case`, `fill` (of
+        blanks), and whether the row `counts`. A frame of this kind is returned as it is: tables take either.
+    """
+    if {"says", "said", "true"} <= set(records):
+        return records
     rows = rows_of(records, "answer", "margin", "category")
     rows["instance"] = records["instance"].astype(str).to_numpy(dtype=object)
     blank = rows.family == "blank"
@@ -238,30 +234,28 @@ def _yes(records: pd.DataFrame, samples: pd.DataFrame | None) -> pd.Series:
 
 def pope_rows(records: pd.DataFrame, samples: pd.DataFrame | None, fill: str = FILL) -> pd.DataFrame:
     """The perturbed rows that count, blanks not among them, with their union and `m_blank`."""
-    rows = _answers(records, samples)
+    rows = pope_answers(records, samples)
     blank = rows[rows.counts & (rows.fill == fill)].set_index("sample")["m"]
     rows["m_blank"] = rows["sample"].map(blank).astype(float)
     return with_union(rows[rows.counts & rows.fill.isna()]).reset_index(drop=True)
 
 
 def require_fill(records: pd.DataFrame, fill: str) -> None:
-    need(records, "records", "family", "instance")
-    blanks = records["instance"][records["family"] == "blank"].str.removeprefix("blank_").unique()
+    if "fill" in records:  # of `pope_answers`
+        blanks = records["fill"].dropna().unique()
+    else:
+        need(records, "records", "family", "instance")
+        blanks = records["instance"][records["family"] == "blank"].str.removeprefix("blank_").unique()
     if fill not in blanks:
         there = f"there are {', '.join(sorted(blanks))}" if len(blanks) else "there is none"
         raise ValueError(f"no blank {fill!r} among the records, {there}: a study's family `blank` takes it as a fill")
 
 
-def _skeleton(rows: pd.DataFrame, *more: str, cases: list[str] | None = None) -> pd.DataFrame:
-    axes = [list(cases or CASES), family_order(rows), *([ANSWERS] if more else [])]
-    return pd.DataFrame(index=pd.MultiIndex.from_product(axes, names=["case", "family", *more]))
+def _index(rows: pd.DataFrame, cases: Sequence[str] = tuple(CASES), **axes: Sequence[str]) -> pd.MultiIndex:
+    return product_index(case=cases, family=family_order(rows), **axes)
 
 
-def _counts(table: pd.DataFrame, rows: pd.DataFrame, whole: pd.DataFrame | None = None) -> pd.DataFrame:
-    keys = list(table.index.names)
-    table["questions"] = rows.groupby(keys)["sample"].nunique()
-    table["instances"] = rows.groupby(keys).size()
-    return table if whole is None else table.assign(left_out=whole[~whole.counts].groupby(keys).size())
+_COUNTS = {"questions": distinct("sample"), "images": distinct("image"), "instances": count()}
 
 
 def _splits(rows: pd.DataFrame) -> list[str]:
@@ -270,13 +264,15 @@ def _splits(rows: pd.DataFrame) -> list[str]:
     return found if len(found) > 1 else []
 
 
-def _ratios(yes: pd.Series, true: pd.Series) -> dict[str, tuple[pd.Series, pd.Series]]:
-    """Numerator and denominator of each of `MEASURES`, row by row."""
-    one = pd.Series(1.0, index=yes.index)
-    hit = (yes & true).astype(float)
-    tops = (yes == true, hit, hit, 2 * hit, yes & ~true, yes)
-    bottoms = (one, yes, true, yes.astype(float) + true, ~true, one)
-    return dict(zip(MEASURES, zip(tops, bottoms, strict=True), strict=True))
+# numerator and denominator of each of `MEASURES`, row by row, from: says Yes, is Yes
+_RATIOS = {
+    "accuracy": (lambda yes, true: yes == true, lambda yes, true: yes | ~yes),
+    "precision": (lambda yes, true: yes & true, lambda yes, true: yes),
+    "recall": (lambda yes, true: yes & true, lambda yes, true: true),
+    "F1": (lambda yes, true: 2 * (yes & true), lambda yes, true: yes * 1 + true * 1),
+    "FPR": (lambda yes, true: yes & ~true, lambda yes, true: ~true),
+    "yes_rate": (lambda yes, true: yes, lambda yes, true: yes | ~yes),
+}
 
 
 def _movement_test(rows: pd.DataFrame) -> float:

@@ -135,11 +135,10 @@ def scale_differences(records: pd.DataFrame, models: pd.DataFrame) -> pd.DataFra
     _check(records, models)
     sizes, tables = models.set_index("model")["params"], []
     for dataset, pair in _pairs(records, models):
-        pair = sorted(pair, key=lambda each: sizes[each[0].model])
-        (small, _), (large, _) = pair
+        (small, first), (large, second) = sorted(pair, key=lambda each: sizes[each[0].model])
         if small.series != large.series or small.params == large.params:
             continue
-        rows = _paired_rows(*(rows_of(part, "answer") for _, part in pair))
+        rows = _paired_rows(rows_of(first, "answer"), rows_of(second, "answer"))
         about = dict(dataset=dataset, series=small.series, smaller=small.model, larger=large.model)
         tables.append(pd.DataFrame(rows).assign(**about, times=large.params / small.params))
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()

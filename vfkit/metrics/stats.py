@@ -135,9 +135,7 @@ def median(values, clusters, groups=None, level: float = LEVEL) -> pd.DataFrame:
         ends = np.array([row["low"], row["high"]])
         if np.isfinite(ends).all():
             shares = np.clip(ends + 0.5 - row["value"], 0, 1)
-            ends = np.array(
-                [np.quantile(own, share, method=way) for share, way in zip(shares, ("lower", "higher"), strict=True)]
-            )
+            ends = np.array([np.quantile(own, shares[0], method="lower"), np.quantile(own, shares[1], method="higher")])
         found.append((middle, *ends, int(row["clusters"])))
     return pd.DataFrame(found, columns=["value", "low", "high", "clusters"], index=pd.Index(names, name="group"))
 

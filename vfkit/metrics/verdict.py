@@ -86,7 +86,7 @@ def verdict_table(
         "ignored": value.ignored >= IGNORED,
         "prior_yes": low.prior_yes > 0.5,
         "prior_no": high.prior_no < 0.5,
-        "towards": low.towards > 0 and drift.p < 0.05,
+        "towards": low.towards > 0 and drift is not None and drift.p < 0.05,
         "fragile": low.fragile > 0,
     }
     said = {name: images >= FEWEST for name in CRITERIA} | {"ignored": value.notna().ignored}

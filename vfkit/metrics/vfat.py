@@ -17,10 +17,11 @@ import numpy as np
 import pandas as pd
 
 from vfkit.datasets.base import unknown
-from vfkit.datasets.vfat_items import CATEGORIES, FORMATS, LEVELS
+from vfkit.datasets.vfat_items import BASELINE, CATEGORIES, FORMATS, LEVELS
 from vfkit.judge import OUTCOMES, match, parse_choice, strip_reasoning
 from vfkit.metrics import stats
 from vfkit.metrics.frames import need, require
+from vfkit.metrics.tabulate import count, distinct, share, tabulate, total
 from vfkit.readout.rules import RULES, predict, scores
 from vfkit.sample import LETTERS
 
@@ -79,7 +80,13 @@ def vfat_answers(
     return table.assign(one=1.0, **{name: (table["outcome"] == name).astype(float) for name in OUTCOMES})
 
 
-_ORDER = {"reading": READINGS, "rule": ("", *RULES), "format": FORMATS, "level": LEVELS, "category": CATEGORIES}
+_ORDER = {
+    "reading": READINGS,
+    "rule": ("", *RULES),
+    "format": FORMATS,
+    "level": (BASELINE, *LEVELS),
+    "category": CATEGORIES,
+}
 
 
 def vfat_scores(
@@ -92,7 +99,7 @@ def vfat_scores(
         by: columns to tabulate by, such as `format`, `level`, `category`.
         cluster: what the bootstrap resamples: `item` or `image`.
         pool: with further rows in which a column of `by` is `all`: formats or levels pooled, answer by answer, where
-            there is more than one (VF's Figure 4 pools formats).
+            there is more than one (VF's Figure 4 pools formats). `L0`, which VF does not have, is in no pool of levels.
 
     Returns:
         One row per model, reading, rule and group: `n` answers, `items`; `mAcc` (share of `vision`), `mTDS` (of
@@ -101,16 +108,12 @@ def vfat_scores(
     unit = cluster_column(cluster)
     need(answers, "answers", *ANSWER, *by)
     keys = [*source_columns(answers), *by]
-    pooled = with_pooled(answers, by) if pool else answers
-    pooled = pooled[pooled["outcome"].notna()]
-    groups = pd.MultiIndex.from_frame(pooled[keys])
-    grouped = pooled.groupby(keys, sort=False)
-    table = pd.DataFrame({"n": grouped.size(), "items": grouped["item"].nunique()})
-    sums = [pooled["vision"], pooled["bias"], pooled["one"]]
-    for name in MEASURES:
-        found = indexed(stats.of_sums(sums, SHARES[name], pooled[unit], groups, kind="rate"), keys)
-        table = table.assign(**{name: found["value"], f"{name}_low": found["low"], f"{name}_high": found["high"]})
-    table["tied"] = grouped["tied"].sum().astype(int)
+    pooled = answers if "level" in by else answers[answers["level"] != BASELINE]
+    pooled = with_pooled(pooled, by) if pool else pooled
+    pooled = pooled[pooled["outcome"].notna()].assign(image=lambda rows: rows[unit])
+    columns = {"n": count(), "items": distinct("item")}
+    columns |= {name: share(SHARES[name], "vision", "bias", "one") for name in MEASURES} | {"tied": total("tied")}
+    table = tabulate(pooled, pd.MultiIndex.from_frame(pooled[keys].drop_duplicates()), columns)
     return in_order(table.assign(cluster=cluster).reset_index(), keys)
 
 
@@ -166,8 +169,10 @@ def cluster_column(name: str) -> str:
 def with_pooled(answers: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """The rows, and once more under `all` for every subset of the columns `by` in which their reading varies."""
     for name in by:
-        varied = answers.groupby(source_columns(answers), sort=False)[name].transform("nunique") > 1
-        answers = pd.concat([answers, answers[varied].assign(**{name: ALL})], ignore_index=True)
+        pool = answers[answers[name] != BASELINE]
+        varied = pool.groupby(source_columns(pool), sort=False)[name].transform("nunique") > 1
+        pool = pool[varied.astype(bool)]
+        answers = pd.concat([answers, pool.assign(**{name: ALL})], ignore_index=True)
     return answers
 
 
@@ -187,7 +192,7 @@ def _asked(records: pd.DataFrame, samples: pd.DataFrame) -> Iterator[dict]:
         meta = row.pop("meta")
         if missing := [name for name in _META if not meta.get(name)]:
             raise ValueError(f"sample {row['sample_id']!r} is no V-FAT sample: its meta lacks {', '.join(missing)}")
-        for name, known in (("level", LEVELS), ("format", FORMATS)):
+        for name, known in (("level", (BASELINE, *LEVELS)), ("format", FORMATS)):
             if meta[name] not in known:
                 raise unknown(f"{name} of sample {row['sample_id']!r}", meta[name], known)
         row["options"] = list(row["options"])

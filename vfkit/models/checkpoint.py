@@ -70,7 +70,8 @@ def check_files(name: str, folder: Path) -> None:
             raise ModelUnavailable(_refusal(name, folder, _lfs(file)))
     weights = [file for file in files if file.suffix == ".safetensors"]
     reason: str | None
-    if missing := missing_parts(folder):
+    broken = [file.name for file in files if not file.exists()]  # links that lead nowhere
+    if missing := sorted({*missing_parts(folder), *broken}):
         reason = f"{len(missing)} of its files are missing ({quoted(missing)}): the download or copy is not complete"
     elif not weights and (other := [file.name for file in files if file.suffix in (".bin", ".gguf")]):
         reason = (

@@ -108,6 +108,7 @@ def load_model(name: str | Path, device: str | None = None, dtype: str | None = 
             loading: Any = AutoModelForImageTextToText.from_pretrained(
                 folder, config=config, dtype=type_, use_safetensors=True, attn_implementation=_ATTENTION,
                 device_map="auto" if device == "auto" else None, output_loading_info=True, trust_remote_code=False,
+                ignore_mismatched_sizes=True,  # `_check_weights` refuses them by name
             )  # fmt: skip
     except ModelUnavailable:
         raise
@@ -242,12 +243,16 @@ def _unloadable(name: str, folder: Path, error: Exception, quantization: Any = N
 
 
 @contextmanager
-def _quiet(wanted: bool) -> Iterator[None]:
-    """No progress bar for what loads at once."""
-    if wanted:
+def _quiet(small: bool) -> Iterator[None]:
+    """Nothing printed by the library, whose report of wrong weights is a table; a progress bar only for what takes
+    time."""
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    if small:
         logging.disable_progress_bar()
     try:
         yield
     finally:
-        if wanted:
+        logging.set_verbosity(level)
+        if small:
             logging.enable_progress_bar()

@@ -23,7 +23,7 @@ def load_processor(folder: Path, spec: Spec) -> ProcessorMixin:
     """The processor of a checkpoint, with its chat template and within the model's pixel budget.
 
     Raises:
-        ModelUnavailable: no chat template, or a budget that does not apply.
+        ModelUnavailable: no chat template, one that fails, or a budget that does not apply.
         Exception: whatever the library raises of a damaged checkpoint.
     """
     processor = _load(folder)
@@ -34,6 +34,11 @@ def load_processor(folder: Path, spec: Spec) -> ProcessorMixin:
             f"model {spec.name!r} has no chat template in {folder}, and vfkit reads chat models only: take the "
             "instruction-tuned form, or copy the template of the model it was made from (chat_template.jinja)."
         )
+    try:
+        processor.apply_chat_template([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}], tokenize=False)
+    except Exception as error:
+        reason = str(error).split("\n")[0]
+        raise ModelUnavailable(f"model {spec.name!r}: its chat template in {folder} fails: {reason}") from error
     set_budget(processor, spec)
     return processor
 

@@ -22,6 +22,7 @@ from vfkit.readout.verify import TOLERANCE, VerifyError, compare, exact_differen
 from vfkit.sample import Sample
 
 SIZE = (640, 480)
+FAMILIES = ("identity", "scale", "rotation", "text_overlay")  # as many kinds of images as the whole suite makes
 COLOURS = ("red", "green", "blue", "yellow")
 
 
@@ -68,17 +69,18 @@ def self_check(name: str, device: str | None = None, dtype: str | None = None, n
     vlm.read_many(requests[:1])  # the first call pays for what later ones find ready
     start = time.monotonic()
     read = _good(vlm.read_many(requests, probes=True))
-    suite = natural_suite()
     perturbed = [
         (sample, one.images, one.family)
         for (sample, image), base in zip(asked, read, strict=True)
-        for one in suite.instances(sample, base.prediction() or 0, (image,))
-        if one.applicable
+        for one in natural_suite(FAMILIES).instances(sample, base.prediction() or 0, (image,))
     ]
     others = _good(vlm.read_many([(sample, images) for sample, images, _ in perturbed], probes=True))
+    seconds = time.monotonic() - start
+    sample, image = asked[0]
+    instances = len(natural_suite().instances(sample, read[0].prediction() or 0, (image,)))
     _say_answers(found, asked, read, others)
-    _say_cost(found, vlm, len(read) + len(others), time.monotonic() - start, len(perturbed) // len(asked), n)
-    _say_noise(found, read, others, [family for _, _, family in perturbed], len(perturbed) // len(asked))
+    _say_cost(found, vlm, len(read) + len(others), seconds, instances, n)
+    _say_noise(found, read, others, [family for _, _, family in perturbed])
     _say_agreement(found, vlm, requests[:1], read[:1])
     return found
 
@@ -151,11 +153,10 @@ def _say_cost(found: SelfCheck, vlm: VLM, n_read: int, seconds: float, instances
     )
 
 
-def _say_noise(
-    found: SelfCheck, read: list[Readout], others: list[Readout], families: list[str], instances: int
-) -> None:
+def _say_noise(found: SelfCheck, read: list[Readout], others: list[Readout], families: list[str]) -> None:
     """The same pixels read again, in another place of a batch."""
-    twins = [(read[i // instances], other) for i, other in enumerate(others) if families[i] == "identity"]
+    again = [other for other, family in zip(others, families, strict=True) if family == "identity"]
+    twins = list(zip(read, again, strict=True))
     worst = max(max(compare(one, other).values()) for one, other in twins)
     found.lines.append(f"noise floor (identity): numbers move by up to {worst:.2g} when the same pixels are read again")
     if any(one.prediction() != other.prediction() for one, other in twins):

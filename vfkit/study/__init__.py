@@ -1,4 +1,4 @@
-"""Studies: a config in, a folder of records out; stopped at any moment, they go on where they were."""
+"""Studies: a config in, a folder of records out; a stopped study resumes."""
 
 from vfkit.study.compare import Comparison, compare_runs
 from vfkit.study.config import StudyConfig

@@ -1,4 +1,4 @@
-"""Digest of what source code does: of the definitions that a run can use, wherever they stand and however they look.
+"""Digest of the meaning of source code: of the definitions that a run can use, in any file and any layout.
 
 From root symbols names are followed to the top-level definitions that they mean, through imports and attributes of
 modules. Of each definition the syntax tree counts, without docstrings, comments, annotations, and the wording of
@@ -57,7 +57,7 @@ class Digester:
 
     def run(self, roots: Iterable[str]) -> dict[str, str]:
         texts: dict[tuple[str, str], str] = {}
-        waiting = []
+        waiting: list[tuple[str, str]] = []
         for root in roots:
             if not self.exists(root):
                 raise ValueError(f"{root} does not exist in {self.package}")
@@ -266,7 +266,7 @@ def _imported(statement: ast.Import | ast.ImportFrom, package: str) -> dict[str,
 
 
 def _exported(module: Module, name: str) -> str | None:
-    """Where a package that imports on first use says a name is: `{"name": "module"}` in a top-level dictionary."""
+    """Find a name in a package that imports on first use: `{"name": "module"}` in a top-level dictionary."""
     for statement in (each for statements in module.statements.values() for each in statements):
         for node in ast.walk(statement):
             if isinstance(node, ast.Dict):
@@ -278,7 +278,7 @@ def _exported(module: Module, name: str) -> str | None:
 
 
 def _meaningful(values: list) -> Iterator[object]:
-    """Without docstrings, `pass` and imports, which say nothing or are followed by name."""
+    """Drop docstrings, `pass` and imports: they have no effect or are followed by name."""
     for value in values:
         bare = value.value if isinstance(value, ast.Expr) else None
         text = isinstance(bare, ast.Constant) and isinstance(bare.value, str)
@@ -291,7 +291,7 @@ def _joined(parts: list[ast.expr]) -> Iterator[ast.expr]:
     text = ""
     for part in parts:
         if isinstance(part, ast.Constant):
-            text += part.value
+            text += str(part.value)
             continue
         if text:
             yield ast.Constant(text)
@@ -302,12 +302,12 @@ def _joined(parts: list[ast.expr]) -> Iterator[ast.expr]:
 
 
 def _without_words(error: ast.expr | None) -> ast.expr | None:
-    """What is raised, without the wording of its message."""
+    """Return a raised error without the wording of its message."""
     return error.func if isinstance(error, ast.Call) else error
 
 
 def _bound(node: Any) -> tuple[set[str], dict[str, str]]:
-    """Names that a function or comprehension binds itself, and what its own imports mean."""
+    """Return the names that a function or comprehension binds, and the meaning of its own imports."""
     bound: set[str] = set()
     imports: dict[str, str] = {}
     shared: set[str] = set()

@@ -24,7 +24,7 @@ _ROW = ["sample_id", "instance"]
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare_runs` found; printed, it says it in a few lines.
+    """Result of `compare_runs`; printing it gives a summary.
 
     Args:
         made: one row per entry of the two `run.json` that differs: `what` (dotted), `a`, `b`.
@@ -32,7 +32,7 @@ class Comparison:
             `max_difference` (absolute, in the column's own unit; NaN for texts, infinite where one is missing).
         flips: rows whose prediction, or whether it flipped, differs: sample_id, instance, prediction_a, prediction_b,
             flipped_a, flipped_b.
-        only: rows that one run alone has: sample_id, instance, `run` (`a` or `b`).
+        only: rows of only one run: sample_id, instance, `run` (`a` or `b`).
     """
 
     made: pd.DataFrame
@@ -42,12 +42,12 @@ class Comparison:
 
     @property
     def rows(self) -> int:
-        """How many rows both runs have."""
+        """Number of rows in both runs."""
         return 0 if self.records.empty else int(self.records.n.max())
 
     def agree(self, tolerance: float = 0.0) -> bool:
         """Whether both have the same rows and predictions, texts are equal, and no number differs by more. Runs
-        without a row agree in nothing."""
+        without common rows do not agree."""
         differs = self.records[self.records.differ > 0]
         same = self.only.empty and self.flips.empty and bool((differs.max_difference <= tolerance).all())
         return same and self.rows > 0
@@ -64,7 +64,7 @@ class Comparison:
 
 
 def compare_runs(a: Run | str | Path, b: Run | str | Path) -> Comparison:
-    """What differs between two runs, and whether their records agree.
+    """Compare two runs: what differs in how they were made, and whether their records agree.
 
     Rows are joined by sample and instance, never by order.
 

@@ -101,7 +101,7 @@ class StudyConfig(BaseModel):
         return options
 
     def load_samples(self) -> SampleList:
-        """The samples it is about; raises as `vfkit.load_dataset` does."""
+        """Load the samples of the study; raises as `vfkit.load_dataset` does."""
         return load_dataset(
             self.dataset, self.n, self.seed, self.dataset_path, subset=self.subset, **self.dataset_options
         )
@@ -112,7 +112,7 @@ class StudyConfig(BaseModel):
 
 
 def _named(dataset: Any, path: str | None) -> dict[str, Any]:
-    """`dataset` and `dataset_path` of one's own table: it is called by its file, however it is given."""
+    """Name an own table by its file, whether it is given as `dataset` or as `dataset_path`."""
     if path is None and isinstance(dataset, str) and dataset not in LOADERS and dataset.endswith(TABLES):
         dataset, path = "table", dataset
     if dataset == "table" and path is not None:
@@ -121,7 +121,8 @@ def _named(dataset: Any, path: str | None) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value in JSON's own types: paths as texts, numpy's numbers and arrays as Python's; `~/` is the home folder."""
+    """Convert a value to JSON's types: paths as texts, numpy's numbers and arrays as Python's; `~/` is the home
+    folder."""
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     if isinstance(value, str):

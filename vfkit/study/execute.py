@@ -1,4 +1,4 @@
-"""Doing a study: what is finished is used, what is left is read."""
+"""Running a study: finished parts are kept, the rest is read."""
 
 import contextlib
 import json
@@ -29,19 +29,19 @@ UNAVAILABLE = (ModelUnavailable, DatasetUnavailable, FileNotFoundError, NotADire
 
 
 def run_study(config: StudyConfig, progress: bool = True) -> Run:
-    """Do a study, or what is missing of it; nothing of a finished one is read again, nor its model loaded.
+    """Run a study, or the missing part of it; a finished study loads no model and reads nothing.
 
     Args:
         config: the study. `out/<study>/<model>/<dataset>/<key>` is its folder, unless a run of equal meaning lies
             elsewhere under `out`.
         progress: show a bar with rate and time left on a terminal, a line every ten seconds elsewhere.
 
-    Rows, samples and instances that fail become error rows, and the last line printed says how many. Stopped by
-    whatever means, a run goes on from its finished parts when called again. To have failed samples tried again,
-    delete the run's `errors` folder first. A finished run in a folder that cannot be written is read as it is.
+    Rows, samples and instances that fail become error rows, and the last line printed says how many. A stopped run
+    resumes from its finished parts when called again. To retry failed samples, delete the run's `errors` folder. A
+    finished run in a folder that cannot be written is read as it is.
 
-    Samples that another run under `out` has read with equal settings, words and images are not read again. Where
-    weights, data or torch are not available, a finished run of the same config is returned, which is said.
+    Samples that another run under `out` has read with equal settings, words and images are not read again. If
+    weights, data or torch are not available, a finished run of the same config is returned, with a message.
 
     Raises:
         ValueError: a name that does not exist (dataset, option, family ...); probes of a hosted model.
@@ -66,7 +66,7 @@ def run_study(config: StudyConfig, progress: bool = True) -> Run:
 
 
 def do(config: StudyConfig, suite: Suite, samples: SampleList, progress: bool = True) -> Run:
-    """`run_study` for samples that are loaded."""
+    """Run a study on loaded samples; see `run_study`."""
     who = identity(config, suite, samples.fingerprint)
     run = finished_run(config, suite, samples)
     if run is None:
@@ -88,7 +88,7 @@ def do(config: StudyConfig, suite: Suite, samples: SampleList, progress: bool = 
 
 
 def finished_run(config: StudyConfig, suite: Suite, samples: SampleList) -> Run | None:
-    """The finished run that holds what a study asks for, whatever it is called; None where there is none."""
+    """Find a finished run that holds all that a study asks for, under any study name; None if there is none."""
     for one in serving(config):
         run = Run(find_folder(config, run_key(identity(one, suite, samples.fingerprint))))
         if run.finished:
@@ -97,7 +97,7 @@ def finished_run(config: StudyConfig, suite: Suite, samples: SampleList) -> Run 
 
 
 def find_folder(config: StudyConfig, key: str) -> Path:
-    """The run's folder: where one of this key lies under `out`, else where it is to be made."""
+    """Return the folder of the run with this key under `out`, or the one to make."""
     own = run_folder(config, key)
     if (own / "run.json").exists():
         return own
@@ -106,11 +106,11 @@ def find_folder(config: StudyConfig, key: str) -> Path:
 
 
 def stand_in(config: StudyConfig, suite: Suite, reason: Exception) -> Run:
-    """The latest finished run of the same config, in place of one that cannot be done here; how they differ is printed.
-    Weights and data that are here must be the run's.
+    """Return the latest finished run of the same config, for one that is not possible here; prints how they differ.
+    Weights and data that are available must be the run's.
 
     Raises:
-        Exception: the reason, where there is no such run.
+        Exception: the reason, if there is no such run.
     """
     who = surroundings(_is_hosted(config))
     with contextlib.suppress(*UNAVAILABLE):
@@ -135,7 +135,7 @@ def stand_in(config: StudyConfig, suite: Suite, reason: Exception) -> Run:
 def _under_lock(
     config: StudyConfig, suite: Suite, samples: SampleList, who: dict[str, Any], folder: Path, progress: bool
 ) -> dict[str, Any]:
-    """Find out what is left to do, and do it; returns what `run.json` then says."""
+    """Read what is left to read; returns the new content of `run.json`."""
     found = store.recover(folder)
     store.write_dataset_errors(folder, [_row_error(*error) for error in samples.errors])
     todo = [sample for sample in samples if sample.id not in found.samples]
@@ -163,7 +163,6 @@ def _under_lock(
             "samples": {"asked": len(samples), "done": len(found.samples), "failed": len(found.failed)},
             "error_rows": found.errors + len(samples.errors),
         }
-        store.write_atomic(folder / "code.json", json.dumps(code(config, suite)).encode())
         controls = control_samples(samples, config.controls) if config.probes else {}
         job = Job(config, suite, todo, folder, controls, find_kept(_sisters(config, who, folder), todo))
         _read_all(job, who, manifest, progress)
@@ -175,6 +174,7 @@ def _read_all(job: Job, who: dict[str, Any], manifest: dict[str, Any], progress:
     path, n = job.folder / "run.json", manifest["samples"]
     start, spent, counters = time.monotonic(), manifest["seconds"], Counter(manifest["counters"])
     store.write_json(path, manifest)
+    store.write_atomic(job.folder / "code.json", json.dumps(code(job.config, job.suite)).encode())
     try:
         with Progress(n["asked"], n["done"], progress) as shown:
             working = contextlib.closing(ENGINES[job.config.engine](job, who, shown.say))  # else GPUs may stay held
@@ -198,14 +198,14 @@ def _read_all(job: Job, who: dict[str, Any], manifest: dict[str, Any], progress:
 
 
 def _sisters(config: StudyConfig, who: dict[str, Any], folder: Path) -> list[Path]:
-    """Folders of runs that differ from this one in their samples only, the latest first."""
+    """List the folders of runs that differ from this one only in their samples, the latest first."""
     same = {name: value for name, value in who.items() if name != "data"}
     runs = [run for run in find_runs(config.out) if run.folder != folder]
     return [run.folder for run in reversed(runs) if same.items() <= identity_of(run.manifest).items()]
 
 
 def _say_why(config: StudyConfig, suite: Suite, who: dict[str, Any]) -> None:
-    """One line where the same study was done before, with other code, libraries, weights or data."""
+    """Print one line if the same study was done before with other code, libraries, weights or data."""
     for run in same_study(config):
         state = "finished" if run.finished else "partial"
         other = ", ".join(differences(run, who, code(config, suite))) or "how it was made"

@@ -1,4 +1,4 @@
-"""What a run's flips look like: the images are not kept, so they are made again from the run's own choices."""
+"""Example images of a run for galleries; they are not kept, so they are made again from the run's config."""
 
 import json
 from typing import Any
@@ -12,11 +12,10 @@ from vfkit.study.run import Run
 
 
 def flipped(run: Run, n: int = 6) -> list[dict[str, Any]]:
-    """Instances whose answer flipped, as `vfkit.figures.plot_gallery` takes them.
+    """Collect instances whose answer flipped, for `vfkit.figures.plot_gallery`.
 
-    The largest base margins first, since an answer lost from certainty says most, and families in turn, so that one
-    family does not fill the gallery. Fewer than `n` where fewer flipped; none, which is said, where the data set is not
-    available.
+    Largest base margins first, families in turn, so that one family does not fill the gallery. Fewer than `n` if fewer
+    flipped; none, with a message, if the data set is not available.
 
     Raises:
         RuntimeError: the images made again are not those the run read (its dataset or the code has changed).
@@ -31,8 +30,8 @@ def flipped(run: Run, n: int = 6) -> list[dict[str, Any]]:
 
 
 def adversarial(run: Run) -> list[dict[str, Any]]:
-    """One adversarial image of each attack, as `vfkit.figures.plot_adversarial` takes them: of its largest eps, one
-    that flipped if any did, and of those the surest base answer."""
+    """Collect one adversarial image of each attack, for `vfkit.figures.plot_adversarial`: at its largest eps, flipped
+    if any did, with the largest base margin."""
     rows = run.records()
     rows = rows[rows.family.isin(ATTACKS) & rows.prediction.notna()]
     base = run.records().query("family == 'base'").set_index("sample_id").margin
@@ -45,9 +44,9 @@ def adversarial(run: Run) -> list[dict[str, Any]]:
 
 
 def answered(run: Run, answers: pd.DataFrame) -> list[dict[str, Any]]:
-    """One V-FAT answer for each level and outcome, as `vfkit.figures.plot_vfat_gallery` takes them.
+    """Collect one V-FAT answer for each level and outcome, for `vfkit.figures.plot_vfat_gallery`.
 
-    Items in turn, so that one item does not fill the gallery; no entry where a level has no such outcome.
+    Items in turn, so that one item does not fill the gallery; outcomes that a level does not have are left out.
 
     Args:
         run: a run over V-FAT samples, whose images are opened again.

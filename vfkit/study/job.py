@@ -1,4 +1,4 @@
-"""What is left to read of a run, and how it is cut into chunks; which images are each sample's control images."""
+"""Jobs: the samples of a run that are left to read, their chunks and their control images."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ TOGETHER = 24  # questions on one image that are read together whatever the chun
 
 @dataclass(frozen=True)
 class Job:
-    """All that whoever reads samples for a run needs.
+    """Everything that a worker needs to read samples of a run.
 
     Args:
         config: the study.
@@ -34,16 +34,16 @@ class Job:
     kept: Mapping[str, Sequence[tuple[Path, str]]] = field(default_factory=dict)
 
     def chunks(self) -> Iterator["Job"]:
-        """Jobs of at most `config.chunk` samples, all questions on one image among them where they fit."""
+        """Yield jobs of at most `config.chunk` samples, questions on one image together if they fit."""
         for samples in chunks(self.samples, self.config.chunk):
             own: list[Any] = [{s.id: of[s.id] for s in samples if s.id in of} for of in (self.controls, self.kept)]
             yield replace(self, samples=samples, controls=own[0], kept=own[1])
 
 
 def control_samples(samples: Sequence[Sample], k: int) -> dict[str, list[Sample]]:
-    """Samples on other images for each sample: those that follow its image in the data set's seeded order, and so are
-    random. Up to 4 `k`, since some may not open. Questions on one image get the same ones, which are encoded once.
-    The same samples give the same ones however a run is cut into chunks.
+    """Choose control samples, on other images, for each sample: those that follow its image in the data set's seeded
+    order, up to 4 `k`, since some may not open. Questions on one image share them, so they are encoded once. The
+    choice does not depend on how a run is cut into chunks.
     """
     alike: dict[int, list[list[Sample]]] = {}
     for group in by_image(samples):
@@ -58,7 +58,7 @@ def control_samples(samples: Sequence[Sample], k: int) -> dict[str, list[Sample]
 
 
 def by_image(samples: Sequence[Sample]) -> list[list[Sample]]:
-    """The samples in groups that are about the same images (`image_identity`), in order of appearance."""
+    """Group samples by their images (`image_identity`), in order of appearance."""
     groups: dict[Any, list[Sample]] = {}
     for sample in samples:
         groups.setdefault(image_identity(sample) or sample.id, []).append(sample)
@@ -66,8 +66,8 @@ def by_image(samples: Sequence[Sample]) -> list[list[Sample]]:
 
 
 def chunks(samples: Sequence[Sample], size: int) -> Iterator[list[Sample]]:
-    """Pieces of at most `size` samples, in which the questions on one image stay together: what is read together
-    shares its encodes. Of an image with more than `size` questions up to `TOGETHER` make a piece of their own."""
+    """Cut samples into chunks of at most `size` that keep the questions on one image together, so that they share its
+    encodes. An image with more than `size` questions makes chunks of up to `TOGETHER` on its own."""
     chunk: list[Sample] = []
     for group in by_image(samples):
         for start in range(0, len(group), max(size, TOGETHER)):

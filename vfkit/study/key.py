@@ -1,4 +1,4 @@
-"""What names a run: everything that its records depend on, and the folder that it is kept in."""
+"""Key of a run: a digest of everything that its records depend on, and the folder named by it."""
 
 import hashlib
 import json
@@ -42,10 +42,10 @@ PROBES = ("vfkit.measure", "vfkit.readout.greedy")
 
 
 def settings(config: StudyConfig, suite: Suite) -> dict[str, Any]:
-    """The choices of a study besides model and data, in one form: all parameters of the suite, defaults spelled out.
+    """Settings of a study besides model and data, in one form: all parameters of the suite, defaults spelled out.
 
-    What is off (None, False, empty) is left out, so that a field that is added later, and is off by default, leaves the
-    keys of earlier runs as they are.
+    Settings that are off (None, False, empty) are left out, so that a new field that is off by default does not change
+    earlier keys.
     """
     left_out = COVERED if config.probes else COVERED | ONLY_PROBES
     fields = {name: value for name, value in config.key_fields().items() if name not in left_out}
@@ -54,7 +54,7 @@ def settings(config: StudyConfig, suite: Suite) -> dict[str, Any]:
 
 
 def identity(config: StudyConfig, suite: Suite, data: str) -> dict[str, Any]:
-    """All that the records of a run depend on; equal identities are one run, wherever and by whatever name it is kept.
+    """Everything that the records of a run depend on; equal identities are one run, in any folder.
 
     Args:
         data: fingerprint of the samples (`SampleList.fingerprint`).
@@ -122,7 +122,7 @@ def _own(without: tuple[str, ...], chosen: tuple[tuple[str, tuple[str, ...]], ..
 
 
 def model_type(source: str) -> str:
-    """The architecture that a checkpoint's config.json names."""
+    """Architecture named by a checkpoint's config.json."""
     folder = vfkit.models.files(vfkit.models.find(source))
     try:
         return json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
@@ -137,7 +137,7 @@ def run_folder(config: StudyConfig, key: str) -> Path:
 
 
 def model_name(model: str) -> str:
-    """The one name of a model that is given by name, hub id or folder; itself where it is not available."""
+    """Canonical name of a model given by name, hub id or folder; the given name if it is not available."""
     try:
         return vfkit.models.find(model).name
     except ModelUnavailable:
@@ -145,12 +145,13 @@ def model_name(model: str) -> str:
 
 
 def safe_name(name: str) -> str:
-    """A name any file system takes as one folder: `Qwen/Qwen3-VL` -> `Qwen_Qwen3-VL`."""
+    """Turn a name into one that any file system takes as a folder: `Qwen/Qwen3-VL` -> `Qwen_Qwen3-VL`."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name)[-80:].strip("._") or "_"
 
 
 def _version(library: str) -> str | None:
-    """Without the build (`+cpu`), as devices are not part of a run's identity; None where it is not installed."""
+    """Version of a library without its build (`+cpu`), since devices are not part of the identity; None if not
+    installed."""
     try:
         return version(library).split("+")[0]
     except PackageNotFoundError:

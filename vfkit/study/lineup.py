@@ -15,7 +15,7 @@ from vfkit.study.runs import by_size
 
 
 def lineup(models: Sequence[str] | str) -> pd.DataFrame:
-    """The models of a sweep, by series and size; their files are fetched, no weights are loaded.
+    """Tabulate the models of a sweep by series and size; their files are fetched, no weights are loaded.
 
     Returns:
         `model` (its name; of a folder the last part); `series`: models of one architecture (the `model_type` of the
@@ -31,13 +31,13 @@ def lineup(models: Sequence[str] | str) -> pd.DataFrame:
 
 
 def names(models: Sequence[str] | str) -> list[str]:
-    """One name or several, each once."""
+    """List one name or several, each once."""
     models = [models] if isinstance(models, str | os.PathLike) else models
     return list(dict.fromkeys(os.fspath(model) for model in models))
 
 
 def ordered(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """A lineup of rows that `about` gives."""
+    """Make a lineup from rows of `about`."""
     if not rows:
         raise ValueError("a sweep needs at least one model")
     table = pd.DataFrame(rows)
@@ -48,7 +48,7 @@ def ordered(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def every(models: Sequence[str], look: Callable[[str], Any]) -> list[Any]:
-    """What `look` returns for each model; one error for all that are not available."""
+    """Call `look` for each model; raises one error for all that are not available."""
     looked, problems = [], []
     for model in models:
         try:
@@ -61,12 +61,12 @@ def every(models: Sequence[str], look: Callable[[str], Any]) -> list[Any]:
 
 
 def several(problems: Sequence[ModelUnavailable], n: int) -> ModelUnavailable:
-    """One error for all of `n` models that are not available."""
+    """Make one error for all of `n` models that are not available."""
     return ModelUnavailable("\n".join([f"{len(problems)} of {n} models cannot be had:", *map(str, problems)]))
 
 
 def about(source: str) -> dict[str, Any]:
-    """A model's row of `lineup`."""
+    """Make a model's row of `lineup`."""
     if vfkit.models.is_hosted(source):
         return dict(model=source, series="hosted", params=float("nan"), hub="", source=source)
     spec = vfkit.models.find(source)

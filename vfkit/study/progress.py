@@ -9,7 +9,7 @@ EVERY = 10.0  # seconds between plain lines
 
 
 class Progress:
-    """Says how many samples are done, at what rate, and how long the rest takes.
+    """Progress display: samples done, their rate, and the time left.
 
     The rate is that of reading: time spent on loading the model and on checking it (`overhead`) is left out.
 
@@ -25,7 +25,7 @@ class Progress:
         self.overhead = 0.0
 
     def say(self, text: str) -> None:
-        """Print a line of its own."""
+        """Print a separate line."""
         if self.bar is not None:
             self.bar.write(text, file=sys.stderr)
         elif self.show:
@@ -35,8 +35,8 @@ class Progress:
         """Count `n` more samples.
 
         Args:
-            overhead: seconds that the worker has spent so far on anything but reading; workers spend them at once, so
-                the largest counts.
+            overhead: seconds that the worker has spent so far on anything but reading; workers run in parallel, so the
+                largest counts.
         """
         self.done += n
         more, self.overhead = max(0.0, overhead - self.overhead), max(overhead, self.overhead)

@@ -1,4 +1,4 @@
-"""What a run says of its making, so that it can be made again: versions, code, machine, and who read it."""
+"""Provenance of a run: versions, code, machine, and the model that read it."""
 
 import os
 import platform
@@ -18,7 +18,7 @@ PACKAGES = (
 
 
 def versions() -> dict[str, str]:
-    """Of the kit, of Python and of every package that a record passes through."""
+    """Versions of the kit, of Python and of every package that records depend on."""
     own = {"vfkit": vfkit.__version__, "python": platform.python_version()}
     return own | {package: version(package) for package in PACKAGES}
 
@@ -41,7 +41,7 @@ def _git(folder: Path, *command: str) -> str:
 
 
 def reader(vlm: Reader) -> dict[str, Any]:
-    """What read a chunk, with the processor's name where that is the device."""
+    """Describe the model that read a chunk, with the processor's name if it ran on the CPU."""
     described = vlm.describe()
     return described | ({"device": f"cpu: {machine()['cpu']}"} if described["device"] == "cpu" else {})
 

@@ -1,4 +1,4 @@
-"""Rows of a run's parts: what was read of one sample, as the columns of `schema.py`."""
+"""Rows of a run's parts, made of readouts; their columns are in `schema.py`."""
 
 import json
 from collections.abc import Sequence
@@ -24,15 +24,15 @@ class Base(NamedTuple):
 
 
 def record(rule: str, base: Base, instance: Instance, readout: Any) -> dict[str, Any]:
-    """One record. The readout's columns stay empty where the instance does not apply.
+    """Make one record. The readout's columns stay empty if the instance does not apply.
 
     Args:
         rule: scoring rule of the study.
         base: the sample's own reading.
-        readout: of the instance; None where it does not apply.
+        readout: of the instance; None if it does not apply.
 
     Raises:
-        Exception: the one that stands in a failed readout's place; ValueError where scores are not numbers.
+        Exception: the reason of a failed readout; ValueError if scores are not finite.
     """
     sample = base.sample
     row: dict[str, Any] = {
@@ -73,7 +73,7 @@ def prediction(rule: str, readout: Any) -> tuple[int | None, bool | None]:
     """(index of the predicted option, whether it is tied); a hosted model's answer has no ties.
 
     Raises:
-        Exception: the one that stands in a failed readout's place; ValueError where scores are not numbers.
+        Exception: the reason of a failed readout; ValueError if scores are not finite.
     """
     if not isinstance(readout, Exception) and not readout.scored:
         return readout.named, None
@@ -91,7 +91,7 @@ def scores(rule: str, readout: Any) -> np.ndarray:
 
 
 def sample_row(sample: Sample) -> dict[str, Any]:
-    """What was asked, so that tables by anything a data set knows of its rows need only the run."""
+    """Make a sample's row: its question and what its data set knows of it, so that tables need only the run."""
     fields = ("category", "question", "hint", "options", "answer", "prompt")
     row = {"sample_id": sample.id} | {name: getattr(sample, name) for name in fields}
     return row | {"n_images": len(sample.images), "meta": json.dumps(sample.meta, sort_keys=True, default=str)}
@@ -116,5 +116,5 @@ def error_row(sample_id: str, instance: str, stage: str, error: Exception) -> di
 
 
 def image_hash(images: Sequence[Image]) -> str:
-    """Content of the images, joined by "+"."""
+    """Content hashes of the images, joined by "+"."""
     return "+".join(map(content_hash, images))

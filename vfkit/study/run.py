@@ -1,4 +1,4 @@
-"""A run's folder, read without any model, data set or torch."""
+"""Runs on disk, read without model, data set or torch."""
 
 import inspect
 import json
@@ -42,7 +42,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether all samples are done; False too where there is no run, or its `run.json` is damaged."""
+        """Whether all samples are done; also False if there is no run or its `run.json` is damaged."""
         try:
             return self.manifest["finished"] is not None
         except (ValueError, OSError):
@@ -67,8 +67,8 @@ class Run:
         return frame
 
     def samples(self) -> pd.DataFrame:
-        """One row per sample with a base: category, question, hint, options, answer, prompt, n_images, and `meta`, what
-        else its data set knows of it, as a dict."""
+        """One row per sample with a base: category, question, hint, options, answer, prompt, n_images, and `meta`, a
+        dict of all else that its data set knows."""
         frame = store.read(self.folder, "samples")
         return frame.assign(meta=frame.meta.map(json.loads))
 
@@ -82,7 +82,7 @@ class Run:
         return store.read(self.folder, "vectors")
 
     def controls(self) -> pd.DataFrame:
-        """With probes: one row per sample and control image that its question was asked about, with its distances."""
+        """With probes: one row per sample and control image, with the distances of its question's states."""
         return store.read(self.folder, "controls")
 
     def images(self) -> pd.DataFrame:
@@ -90,7 +90,7 @@ class Run:
         return store.read(self.folder, "images")
 
     def table(self, name: str, **options: Any) -> pd.DataFrame:
-        """A table of `vfkit.metrics` made of the run's frames: `flips` (or `flip`) is `flip_table`, and so on.
+        """Make a table of `vfkit.metrics` from the run's frames: `flips` (or `flip`) is `flip_table`, and so on.
 
         Raises:
             ValueError: unknown name; the nearest valid one is named.
@@ -116,7 +116,7 @@ class Run:
 
 
 def open_run(folder: str | Path) -> Run:
-    """The run kept in a folder.
+    """Open the run in a folder.
 
     Raises:
         FileNotFoundError: the folder holds no run.

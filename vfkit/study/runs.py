@@ -45,7 +45,7 @@ class Sweep:
             kind: `records`, `vectors`, `controls`, `errors`.
             equal: keep rows whose column has this value, such as `probe="ctx_open"`; large frames want it.
 
-        What is kept per option (the parts of the scores) and texts are left out: tables across models need neither.
+        Columns per option (the parts of the scores) and texts are left out: tables across models need neither.
         """
         frames = []
         for (dataset, model), run in self.runs.items():
@@ -74,7 +74,7 @@ class Sweep:
 
 
 def open_runs(out: str | Path = "outputs", finished: bool | None = True, **equal: Any) -> Sweep:
-    """The runs under a folder, side by side, as `run_sweep` returns them: no weights, data sets or torch are needed.
+    """Open the runs under a folder as a sweep, without weights, data sets or torch.
 
     Args:
         out: the folder of all runs, or one within it.
@@ -111,7 +111,7 @@ def open_runs(out: str | Path = "outputs", finished: bool | None = True, **equal
 
 
 def gather(models: pd.DataFrame, runs: dict[tuple[str, str], Run], out: str | Path) -> Sweep:
-    """A sweep of runs: models by series and size, series in their order."""
+    """Make a sweep of runs: models by series and size, series in their order."""
     columns = ["model", "series", "params", "hub", "source"]
     table = by_size(models[columns].drop_duplicates("model"))
     datasets = list(dict.fromkeys(dataset for dataset, _ in runs))
@@ -122,7 +122,7 @@ def gather(models: pd.DataFrame, runs: dict[tuple[str, str], Run], out: str | Pa
 
 
 def by_size(models: pd.DataFrame) -> pd.DataFrame:
-    """Rows by series, in the order in which series appear, and by `params` within each."""
+    """Sort rows by series, in order of appearance, and by `params` within each."""
     order = {series: i for i, series in enumerate(models["series"].unique())}
     table = models.assign(order=models["series"].map(order)).sort_values(["order", "params"], kind="stable")
     return table.drop(columns="order").reset_index(drop=True)
@@ -193,22 +193,27 @@ def same_study(config: StudyConfig) -> Iterator[Run]:
     asked = [_asked(one) for one in serving(config)]
     for run in reversed(list(find_runs(config.out))):
         try:
-            if _asked(run.config) in asked:
+            if _asked(run.config) in asked and model_name(config.model) in _models(run):
                 yield run
         except ValueError:  # a config from before a field was renamed or refused
             continue
 
 
 def _asked(config: StudyConfig) -> dict[str, Any]:
-    """A config's choices in one form, model and data by name."""
+    """Settings of a config in one form and data by name; the model is compared by `_models`."""
     fields = config.model_dump(mode="json", include={"dataset", "dataset_options", "n", "seed", "subset", "dtype"})
     suite = natural_suite(config.families, config.family_params)
-    asked = fields | {"model": model_name(config.model), "settings": settings(config, suite)}
-    return json.loads(json.dumps(asked))
+    return json.loads(json.dumps(fields | {"settings": settings(config, suite)}))
+
+
+def _models(run: Run) -> set[str]:
+    """Names that a run's model goes by, without looking at its files: they may be gone."""
+    about = run.manifest.get("about", {})
+    return {run.config.model, model_name(run.config.model), about["model"] if about.get("hub") else run.config.model}
 
 
 def differences(run: Run, who: dict[str, Any], code: dict[str, str]) -> list[str]:
-    """How the identity of a run differs from another one, in words.
+    """Say how the identity of a run differs from another one.
 
     Args:
         who: the other's identity; parts that are not known are missing.
@@ -232,7 +237,7 @@ def differences(run: Run, who: dict[str, Any], code: dict[str, str]) -> list[str
 
 
 def identity_of(manifest: dict[str, Any]) -> dict[str, Any]:
-    """What a run depends on, as its `run.json` says; of older runs, what can be told."""
+    """Identity of a run from its `run.json`; for older runs, the parts that are known."""
     if "identity" in manifest:
         return manifest["identity"]
     prints = manifest.get("fingerprints", {})

@@ -1,7 +1,7 @@
-"""A run's folder: parts that appear whole or not at all, and what is left of them after any kind of stop.
+"""Storage of a run: parts that appear whole or not at all, and their recovery after a stop.
 
-A chunk's records part is written last and its metadata name the samples that it finishes, so it alone says that the
-chunk is done. Whatever else lies around after a kill is removed at the next start. Parts are called
+A chunk's records part is written last and its metadata name the samples that it finishes, so only this part says that
+the chunk is done. Other files left by a killed process are removed at the next start. Parts are called
 `part-<chunk>-<content>.parquet`, the content's digest being what tells a damaged one.
 """
 
@@ -55,7 +55,7 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 
 def _settle(folder: Path) -> None:
-    """Have a rename outlive a power cut before the next file is written."""
+    """Make a rename durable before the next file is written."""
     if os.name == "nt":  # folders cannot be opened there
         return
     opened = os.open(folder, os.O_RDONLY)
@@ -66,7 +66,7 @@ def _settle(folder: Path) -> None:
 
 
 def write_part(folder: Path, sample_ids: list[str], records: list[dict], **beside: list[dict]) -> None:
-    """Write one chunk: what lies beside its records (`BESIDE`), then them: the mark that `sample_ids` are finished."""
+    """Write one chunk: first the other kinds (`BESIDE`), then the records, which mark `sample_ids` as finished."""
     chunk = _digest(json.dumps(sample_ids).encode())
     for kind, rows in beside.items():
         if rows:
@@ -76,13 +76,13 @@ def write_part(folder: Path, sample_ids: list[str], records: list[dict], **besid
 
 
 def staging(folder: Path, name: str) -> Path:
-    """Where a worker in another process writes its part, until the holder of the lock adopts it."""
+    """Folder in which a worker process writes its part until the holder of the lock adopts it."""
     return folder / STAGED / name
 
 
 def adopt(folder: Path, staged: Path) -> None:
-    """Move a staged part into the run, its records last, as `write_part` does. Only under `lock`: whatever a worker
-    that was given up still writes, no one adopts."""
+    """Move a staged part into the run, its records last, as `write_part` does. Only under `lock`; the parts
+    of an abandoned worker are never adopted."""
     for kind in (*BESIDE, "records"):
         for part in _parts(staged, kind):
             (folder / kind).mkdir(exist_ok=True)
@@ -122,7 +122,7 @@ class ReadOnly(PermissionError):
 
 @contextlib.contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Hold the folder against a second run; the system lets go however the process ends.
+    """Lock the folder against a second run; the lock ends with the process.
 
     Raises:
         RuntimeError: another process writes to this folder.
@@ -145,7 +145,7 @@ def lock(folder: Path) -> Iterator[None]:
 
 
 class Found(NamedTuple):
-    """What finished parts hold: ids of the samples they finish, of those without a base, and the rows of errors."""
+    """Content of the finished parts: ids of finished samples, of those without a base, and the number of error rows."""
 
     samples: set[str]
     failed: set[str]
@@ -153,7 +153,7 @@ class Found(NamedTuple):
 
 
 def recover(folder: Path) -> Found:
-    """Clear away what a stopped run left and say what is finished. Only under `lock`.
+    """Remove what a stopped run left and return what is finished. Only under `lock`.
 
     Temporary files, staged parts and parts without their records part are removed. A damaged part, and one that misses
     what lay beside it, is renamed to `*.corrupt` with a warning; its samples will be read again.

@@ -23,7 +23,7 @@ def run_sweep(
     progress: bool = True,
     **fields: Any,
 ) -> Sweep:
-    """Do one study for every model on every data set, one model in memory at a time; finished runs are not done again.
+    """Run one study for every model on every data set, one model in memory at a time; finished runs are reused.
 
     Args:
         models: names, hub ids, folders; one or several.
@@ -31,12 +31,12 @@ def run_sweep(
         fields: the other fields of `StudyConfig`, the same for all.
 
     All names are looked up, all data read and, where a run is left to do, models, devices and memory checked before the
-    first run begins. Where weights, data or torch are not available, finished runs of the same config stand in.
+    first run begins. If weights, data or torch are not available, finished runs of the same config are used.
 
     Raises:
         ModelUnavailable: some models are neither available nor have finished runs; the message names all of them.
         ValueError: a name or field that does not exist, or paths that are not as many as data sets.
-        RuntimeError: of a whole data set a model read no sample.
+        RuntimeError: a model read no sample of a data set.
     """
     models, datasets = names(models), [datasets] if isinstance(datasets, str) else list(datasets)
     paths = [dataset_paths] if isinstance(dataset_paths, str) else list(dataset_paths or [None] * len(datasets))
@@ -93,7 +93,7 @@ def run_sweep(
 
 
 def _release() -> None:
-    """Give back what the last model held, so that the next finds the room."""
+    """Free the memory of the last model."""
     gc.collect()
     if "torch" in sys.modules:
         sys.modules["torch"].cuda.empty_cache()

@@ -24,7 +24,7 @@ Model = Callable[[], Reader]
 
 
 class Done(NamedTuple):
-    """What became of a chunk.
+    """Result of a chunk.
 
     Args:
         samples, failed: how many; failed ones have no base.
@@ -48,7 +48,7 @@ class Done(NamedTuple):
 
 
 class Read(NamedTuple):
-    """An instance of a sample with its readout, or the exception in its place; None where it does not apply."""
+    """An instance of a sample with its readout, or with an exception, or None if it does not apply."""
 
     base: Base
     instance: Instance
@@ -148,7 +148,7 @@ def _perturbed(job: Job, bases: list[Base], errors: list[dict]) -> list[tuple[Ba
 
 
 def _adversarial(job: Job, model: Model, bases: list[Base], errors: list[dict]) -> list[tuple[Base, Instance]]:
-    """What the suite's attacks make of all bases; `errors` gains a row for each image that fails."""
+    """Make the instances of the suite's attacks; `errors` gains a row for each image that fails."""
     if not job.suite.attacks or not bases:
         return []
     from vfkit.attack import attacked

@@ -1,4 +1,4 @@
-"""Who reads the chunks of a job: a worker in this process, or workers of Ray on one machine or many.
+"""Workers that read the chunks of a job: one in this process, or workers of Ray on one machine or several.
 
 On Ray each worker is a process with its own model; this process, which holds the run's lock, hands chunks out and
 adopts the parts that come back.
@@ -62,7 +62,7 @@ class Worker:
 
 
 def local(job: Job, who: dict[str, Any], say: Say) -> Generator[Done, None, None]:
-    """Chunk after chunk in this process."""
+    """Read chunk after chunk in this process."""
     worker = Worker(job.config, say)
     for chunk in job.chunks():
         yield worker.work(chunk)
@@ -102,7 +102,7 @@ class Remote(Worker):
 
 
 def on_ray(job: Job, who: dict[str, Any], say: Say) -> Generator[Done, None, None]:
-    """Chunks in the order in which workers finish them. A chunk whose worker died is given to a new one.
+    """Yield chunks in the order in which workers finish them. A chunk whose worker died is given to a new one.
 
     An existing cluster is joined (`RAY_ADDRESS`, or one started on this machine by `ray start`), else one is started
     for this run. The run's folder, the working directory and the images must be reachable by the same paths from every
@@ -180,7 +180,7 @@ def _ray() -> ModuleType:
 
 
 def _room(config: StudyConfig, cluster: dict[str, float]) -> tuple[int, dict[str, float]]:
-    """How many workers there are to be, and what each holds of the cluster."""
+    """Return the number of workers and the resources of each."""
     gpus = config.gpus_per_worker
     if gpus is None:
         gpus = 1.0 if cluster.get("GPU") else 0.0

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from vfkit import tables
+from vfkit import output
 
 TABLE = pd.DataFrame(
     {
@@ -17,17 +17,17 @@ TABLE = pd.DataFrame(
 
 
 def test_estimates_and_intervals_share_a_cell():
-    shown = tables.readable(TABLE)
+    shown = output.readable(TABLE)
     assert list(shown.columns) == ["family", "IFR (%)", "instances", "change"]
     assert shown.loc[0].tolist() == ["scale", "6.2 [5.0, 7.5]", "1,600", "-1.23"]
     assert shown.loc[1, "IFR (%)"] == ""
 
 
 def test_columns_are_chosen_by_their_own_names():
-    assert list(tables.readable(TABLE, ["instances", "IFR"]).columns) == ["instances", "IFR (%)"]
+    assert list(output.readable(TABLE, ["instances", "IFR"]).columns) == ["instances", "IFR (%)"]
 
 
 def test_saved_tables_keep_every_digit_and_escape_latex(tmp_path):
-    csv, tex = tables.save(TABLE, tmp_path / "t", "flips")
+    csv, tex = output.save(TABLE, tmp_path / "t", "flips")
     pd.testing.assert_frame_equal(pd.read_csv(csv), TABLE)
     assert r"IFR (\%)" in tex.read_text()

@@ -293,6 +293,22 @@ def test_vlind_by_item_takes_the_best_image_and_never_a_white_pixel(tmp_path):
     )  # two images an item, whatever their numbers
 
 
+def test_items_whose_images_have_equal_numbers_are_each_others_controls(tmp_path):
+    """VLind-Bench's candidate numbers name no image; where there are too few others, a row says so."""
+    file = parquet(tmp_path / "vlind.parquet", [vlind_row(i, (2,)) for i in (1, 2, 3)], VLIND)
+    config = vfkit.StudyConfig(
+        model="mini_qwen3vl", dataset="vlind", dataset_path=str(file), n=None,
+        families=("identity",), probes=True, controls=6, verify=1, out=str(tmp_path / "out"), device="cpu",
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = vfkit.run_study(config, progress=False)
+    controls, errors = run.controls(), run.errors()
+    assert (controls.groupby("sample_id").size() == 5).all() and controls.sample_id.nunique() == 18
+    assert set(errors.stage) == {"control"} and errors.sample_id.nunique() == 18
+    assert errors.message.str.contains("5 of 6 control images").all()
+
+
 def test_vlind_by_image_without_votes_takes_its_only_counterfactual_image(tmp_path):
     """As the hub's mirror has it: every field a text, two rows an item, no votes."""
     names = "global_id context_id context true_statement false_statement concept factual_context image_type".split()
@@ -846,6 +862,15 @@ def test_ten_thousand_rows_open_without_their_images(tmp_path, form):
     n, loaded, opened = map(int, done.stdout.split())
     unit = 1024 if sys.platform != "darwin" else 1
     assert n == 10_000 and loaded * unit < 100e6 and opened * unit < 150e6
+
+
+def test_a_pointer_to_a_file_that_was_not_fetched_is_named(tmp_path):
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+    (tmp_path / "test-00000-of-00001.parquet").write_text(pointer)
+    (tmp_path / "photos.csv").write_text(pointer)
+    for name, path in (("seedbench", tmp_path), ("photos", tmp_path / "photos.csv"), ("weird", tmp_path)):
+        with pytest.raises(ValueError, match="Git LFS pointer.*git lfs pull"):
+            load(name, path=path)
 
 
 def test_a_form_is_told_by_what_a_file_begins_with(tmp_path):

@@ -28,10 +28,6 @@ from vfkit.datasets.samples import field, listed
 from vfkit.datasets.vfat_items import Item, collect_items, item_rows
 from vfkit.names import unknown
 
-MISSING = (
-    "{name} needs path=: {what} (`hf download {repo} --repo-type dataset --local-dir FOLDER`; see "
-    "vfkit.datasets.conflicts). A notebook takes `-p dataset_path FOLDER`. Without it, try mini_vfat."
-)
 COLORS = ("black", "blue", "brown", "green", "grey", "orange", "pink", "purple", "red", "white", "yellow")
 N_DISTRACTORS = 2  # further colours among the options
 BRACES = re.compile(r"\s*[^.?!]*\bcurly brackets\b.*$", re.S)
@@ -61,12 +57,11 @@ def cdh_bench(
         FileNotFoundError: there is no such file.
     """
     if path is None:
-        what = "the folder of CDH-Bench, with data/benchmark.jsonl and data/images"
-        raise DatasetUnavailable(MISSING.format(name="cdh_bench", what=what, repo="<its id>"))
+        raise _unavailable("cdh_bench", "the folder of CDH-Bench with data/benchmark.jsonl and data/images")
     (file,) = matching(path, "benchmark.jsonl", "data/benchmark.jsonl", "*.jsonl")[:1]
     folders = ImageFolders(file.parent, file.parent / "images")
 
-    def make(id: str, row: dict[str, Any]) -> Item:
+    def make(row_id: str, row: dict[str, Any]) -> Item:
         choice = row.get("multiple_choice") or {}
         options = dict(_lettered_text(option) for option in listed(choice.get("options"), "options"))
         sides = [_option(options, field(choice, name)) for name in ("counterfactual_gt", "commonsense_gt")]
@@ -123,7 +118,7 @@ def visual_counterfact(
         raise unknown("split of visual_counterfact", split, ("color", "size", "all"))
     if path is None:
         what = "its folder with data/color-*.parquet and data/size-*.parquet"
-        raise DatasetUnavailable(MISSING.format(name="visual_counterfact", what=what, repo="mgolov/Visual-Counterfact"))
+        raise _unavailable("visual_counterfact", what, "mgolov/Visual-Counterfact")
     files = matching(path, "data/color-*.parquet", "data/size-*.parquet", "color-*.parquet", "size-*.parquet")
     if not Path(path).expanduser().is_file():
         wanted = ("color-*.parquet", "size-*.parquet") if split == "all" else (f"{split}-*.parquet",)
@@ -142,16 +137,16 @@ def _counterfact_rows(files: list[Path]) -> Iterator[tuple[str, Any]]:
             yield f"{file.stem.partition('-')[0]}/{place.removeprefix('row ')}", row
 
 
-def _counterfact_item(id: str, row: dict[str, Any]) -> Item:
+def _counterfact_item(row_id: str, row: dict[str, Any]) -> Item:
     images = {name: _opened(row[name]) for name in ("counterfact_image", "original_image")}
     usual, shown = field(row, "correct_answer").strip(), field(row, "incorrect_answer").strip()
-    both = dict(id=id, category="Physical", atypical=images["counterfact_image"], ordinary=images["original_image"])
+    both = dict(id=row_id, category="Physical", atypical=images["counterfact_image"], ordinary=images["original_image"])
     meta = {"source": "visual_counterfact", "object": str(row.get("object") or "")}
     if usual.startswith("["):
         colors, thing = listed(usual, "correct_answer"), field(row, "object")
         if not colors or shown.casefold() in map(str.casefold, colors):
             raise ValueError(f"its colour {shown!r} is one of the usual ones: {usual}")
-        others = sorted((color for color in COLORS if color not in (shown, *colors)), key=lambda one: rank(id, one))
+        others = sorted((color for color in COLORS if color not in (shown, *colors)), key=lambda one: rank(row_id, one))
         stated = {"L2": prompts.assertion(f"a {shown} {thing}"), "L3": prompts.assertion(f"a {colors[0]} {thing}")}
         return Item(
             **both, question=prompts.WHAT_COLOR.format(thing=thing), truth=shown, trap=colors[0], assertions=stated,
@@ -193,8 +188,7 @@ def vlms_are_biased(
         ValueError: a file of other columns.
     """
     if path is None:
-        what = "its folder with data/main-*.parquet"
-        raise DatasetUnavailable(MISSING.format(name="vlms_are_biased", what=what, repo="anvo25/vlms-are-biased"))
+        raise _unavailable("vlms_are_biased", "its folder with data/main-*.parquet", "anvo25/vlms-are-biased")
     files = matching(path, f"data/{split}-*.parquet", f"{split}-*.parquet")
     items, errors = collect_items(_biased_rows(files, pixel), _biased_item)
     notes = ["it has no ordinary image of the same matter: L1 and L3 are filled, L2 and L0 cannot be"]
@@ -212,7 +206,7 @@ def _biased_rows(files: list[Path], pixel: int | None) -> Iterator[tuple[str, An
             yield _named(row, "ID", f"{file.stem} {place}"), row
 
 
-def _biased_item(id: str, row: dict[str, Any]) -> Item:
+def _biased_item(row_id: str, row: dict[str, Any]) -> Item:
     prompt = field(row, "prompt")
     truth, trap = (field(row, name).strip().strip("{}").strip() for name in ("ground_truth", "expected_bias"))
     return Item(
@@ -223,6 +217,14 @@ def _biased_item(id: str, row: dict[str, Any]) -> Item:
 
 
 # --- shared -----------------------------------------------------------------------------------------------------------
+
+
+def _unavailable(name: str, what: str, repo: str = "") -> DatasetUnavailable:
+    how = f" (`hf download {repo} --repo-type dataset --local-dir FOLDER`)" if repo else ""
+    return DatasetUnavailable(
+        f"{name} needs path=: {what}{how}; see vfkit.datasets.conflicts. A notebook takes `-p dataset_path FOLDER`. "
+        "Without it, try mini_vfat."
+    )
 
 
 def _asserted(truth: str, trap: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from vfkit.study.run import Run, open_run
 _PASSING = (
     "key",
     "identity",
+    "definitions",
     "about",
     "reused",
     "started",

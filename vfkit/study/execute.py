@@ -1,7 +1,6 @@
 """Running a study: finished parts are kept, the rest is read."""
 
 import contextlib
-import json
 import time
 import warnings
 from collections import Counter
@@ -162,6 +161,7 @@ def _under_lock(
             "machine": provenance.machine(),
             "samples": {"asked": len(samples), "done": len(found.samples), "failed": len(found.failed)},
             "error_rows": found.errors + len(samples.errors),
+            "definitions": code(config, suite),  # by which code that differs is named
         }
         controls = control_samples(samples, config.controls) if config.probes else {}
         job = Job(config, suite, todo, folder, controls, find_kept(_sisters(config, who, folder), todo))
@@ -174,7 +174,6 @@ def _read_all(job: Job, who: dict[str, Any], manifest: dict[str, Any], progress:
     path, n = job.folder / "run.json", manifest["samples"]
     start, spent, counters = time.monotonic(), manifest["seconds"], Counter(manifest["counters"])
     store.write_json(path, manifest)
-    store.write_atomic(job.folder / "code.json", json.dumps(code(job.config, job.suite)).encode())
     try:
         with Progress(n["asked"], n["done"], progress) as shown:
             working = contextlib.closing(ENGINES[job.config.engine](job, who, shown.say))  # else GPUs may stay held
@@ -224,8 +223,9 @@ def _is_hosted(config: StudyConfig) -> bool:
 
 
 def _row_error(sample_id: str, reason: str) -> dict[str, str]:
-    id, message = (text.encode(errors="backslashreplace").decode() for text in (sample_id, reason))  # broken UTF-8 too
-    return {"sample_id": id, "instance": "", "stage": "dataset", "error": "RowError", "message": message}
+    named = (text.encode(errors="backslashreplace").decode() for text in (sample_id, reason))  # broken UTF-8 too
+    sample_id, message = named
+    return {"sample_id": sample_id, "instance": "", "stage": "dataset", "error": "RowError", "message": message}
 
 
 def _summary(folder: Path, manifest: dict[str, Any]) -> str:

@@ -224,8 +224,7 @@ def differences(run: Run, who: dict[str, Any], code: dict[str, str]) -> list[str
         if part in who and theirs.get(part) != who[part]:
             words.append(name)
     if "code" in who and theirs.get("code") != who["code"]:
-        path = run.folder / "code.json"
-        before = json.loads(path.read_text()) if path.exists() else {}
+        before = run.manifest.get("definitions", {})
         names = sorted(name for name in {*before, *code} if before.get(name) != code.get(name)) if before else []
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         words.append(f"code ({', '.join(names[:3])}{more})" if names else "code")

@@ -80,13 +80,13 @@ def illustrate(run: Run, entries: dict[str, dict[str, Any]], names: Sequence[str
     kept = run.images()
     stored = {key: part.sort_values("number").png.tolist() for key, part in kept.groupby(["sample_id", "instance"])}
     for forms_of in (lambda forms: forms[:1], lambda forms: forms[1:]):
-        for id, entry in entries.items():
+        for sample_id, entry in entries.items():
             forms = [form for form in forms_of(entry["forms"]) if form["hash"]]
             if album.full and not all(_parts(form)[0] in album.index for form in forms):
                 for form in forms:
                     form["seen"] = LEFT_OUT
-            elif forms and id in samples:
-                _illustrate(samples[id], entry["forms"][0], forms, suite, stored, names, album)
+            elif forms and sample_id in samples:
+                _illustrate(samples[sample_id], entry["forms"][0], forms, suite, stored, names, album)
     return ""
 
 

@@ -42,8 +42,8 @@ def collect(runs: Sequence[Run], texts: Texts) -> list[dict[str, Any]]:
     """
     found: dict[str, dict[str, Any]] = {}
     for number, run in enumerate(runs):
-        for id, about, entry in _of_run(run, texts):
-            sample = found.setdefault(id, {"id": id, "runs": [None] * len(runs)})
+        for sample_id, about, entry in _of_run(run, texts):
+            sample = found.setdefault(sample_id, {"id": sample_id, "runs": [None] * len(runs)})
             sample.update(about)
             sample["runs"][number] = entry
     blank = texts.index.get("blank")
@@ -54,16 +54,20 @@ def _of_run(run: Run, texts: Texts):
     """(id, what is asked, what the run says) of each sample."""
     records, errors, rule = run.records(), run.errors(), run.config.rule
     asked = {row["sample_id"]: row for row in run.samples().to_dict("records")}
-    failed = {id: part for id, part in errors.groupby("sample_id", sort=False)}
+    failed = {sample_id: part for sample_id, part in errors.groupby("sample_id", sort=False)}
     controls, probes = _controls(run), probes_of(records)
     order = records.family.ne("base")
     said = same_answers(records).kept_open.to_numpy()
-    for id, part in records.assign(order=order, kept_open=said).groupby("sample_id", sort=False):
+    for sample_id, part in records.assign(order=order, kept_open=said).groupby("sample_id", sort=False):
         part = part.sort_values("order", kind="stable").to_dict("records")
         forms = [_form(row, rule, probes, texts) for row in part]
-        yield id, _about(asked.get(id)), {"forms": forms, **controls(id), "errors": _errors(failed.pop(id, None))}
-    for id, part in failed.items():
-        yield id, {}, {"forms": [], "errors": _errors(part)}
+        yield (
+            sample_id,
+            _about(asked.get(sample_id)),
+            {"forms": forms, **controls(sample_id), "errors": _errors(failed.pop(sample_id, None))},
+        )
+    for sample_id, part in failed.items():
+        yield sample_id, {}, {"forms": [], "errors": _errors(part)}
 
 
 def probes_of(records: pd.DataFrame) -> list[str]:
@@ -110,18 +114,18 @@ def _controls(run: Run):
     records, controls, vectors = run.records(), run.controls(), run.vectors()
     probes = probes_of(records)
     if not probes:
-        return lambda id: {}
+        return lambda sample_id: {}
     about = about_samples(records)
     by_probe = [control_pairs(controls, DRIFT.format(probe), about) for probe in probes]
     same = [pairs.groupby("sample").drift.agg(["mean", "size"]) for pairs in by_probe]
     limits = [thresholds(pairs).threshold for pairs in by_probe]
     others = [control_distances(vectors, probe).set_index("sample_id").cos for probe in probes] if len(vectors) else []
 
-    def of(id: str) -> dict[str, Any]:
-        category = about.category.get(id)
-        row: dict[str, Any] = {"same_question": [_short(one["mean"].get(id)) for one in same]}
-        row["pairs"] = max((int(one["size"].get(id, 0)) for one in same), default=0)
-        row["other_sample"] = [_short(one.get(id)) for one in others]
+    def of(sample_id: str) -> dict[str, Any]:
+        category = about.category.get(sample_id)
+        row: dict[str, Any] = {"same_question": [_short(one["mean"].get(sample_id)) for one in same]}
+        row["pairs"] = max((int(one["size"].get(sample_id, 0)) for one in same), default=0)
+        row["other_sample"] = [_short(one.get(sample_id)) for one in others]
         return row | {"threshold": [_short(one.get(category)) for one in limits]}
 
     return of

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import stored
 from PIL import Image
 from scipy.special import expit
 
@@ -310,6 +311,29 @@ def test_figures_draw_whatever_cases_there_are():
         assert len(figures.plot_prior_drift(metrics.prior_drift_table(rows)).axes) == 4
         assert figures.plot_pope_margins(paper.beside(metrics.pope_margin_table(rows))).axes[0].get_xlabel()
         assert len(figures.plot_priors(metrics.question_priors(rows)).axes) == 2
+
+
+def test_inside_by_case_draws_the_union_of_both_tables():
+    records, samples = stored.frames(stored.POPE, "records", "samples")
+    frames = {kind: stored.frame(stored.POPE, kind) for kind in ("vectors", "controls")}
+    drift = metrics.by_case(metrics.drift_table, records, samples, **frames)
+    energy = metrics.by_case(metrics.dirichlet_table, records, samples)
+    axes = figures.plot_inside_cases(drift, energy).axes
+    for ax, table, name in zip(axes, (drift, energy), ("drift", "delta"), strict=True):
+        shown = {line.get_label(): line.get_xdata() for line in ax.lines}
+        own = table[table.family.isin(metrics.pooled_family(table.family))]
+        for answer in ("kept", "flipped"):
+            expected = own.loc[own.answer == answer, name]
+            np.testing.assert_allclose(shown[f"answer {answer}, 95 % interval"], expected)
+    assert [label.get_text().split("\n")[0] for label in axes[0].get_yticklabels()][0] == "Yes/Yes: hit"
+    figures.plot_inside_cases(drift[:0], energy[:0])
+
+
+def test_one_frame_of_answers_makes_every_table():
+    records, samples = stored.frames(stored.POPE, "records", "samples")
+    answers = metrics.pope_answers(records, samples)
+    for make in (metrics.pope_table, metrics.pope_margin_table, metrics.prior_table, metrics.prior_drift_table):
+        pd.testing.assert_frame_equal(make(answers), make(records, samples))
 
 
 # --- blanks -----------------------------------------------------------------------------------------------------------

@@ -864,6 +864,15 @@ def test_ten_thousand_rows_open_without_their_images(tmp_path, form):
     assert n == 10_000 and loaded * unit < 100e6 and opened * unit < 150e6
 
 
+def test_a_pointer_to_a_file_that_was_not_fetched_is_named(tmp_path):
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+    (tmp_path / "test-00000-of-00001.parquet").write_text(pointer)
+    (tmp_path / "photos.csv").write_text(pointer)
+    for name, path in (("seedbench", tmp_path), ("photos", tmp_path / "photos.csv"), ("weird", tmp_path)):
+        with pytest.raises(ValueError, match="Git LFS pointer.*git lfs pull"):
+            load(name, path=path)
+
+
 def test_a_form_is_told_by_what_a_file_begins_with(tmp_path):
     (tmp_path / "a").write_text('[{"a": 1}, {"a": 2}]')
     (tmp_path / "b").write_text('{"a": 1}\n\n{"a": 2}\n[3]\n')

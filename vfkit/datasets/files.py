@@ -22,16 +22,25 @@ def matching(path: str | Path, *patterns: str) -> list[Path]:
     Raises:
         FileNotFoundError: there is no such path, nothing in it matches, or of the parts of a file, called
             `...-00000-of-00003.parquet`, one is missing.
+        ValueError: a file is a Git LFS pointer, which stands for a file that was not fetched.
     """
     path = Path(path).expanduser()
     if path.is_file():
-        return [path]
+        return _fetched([path])
     if not path.is_dir():
         raise FileNotFoundError(f"there is no file or folder {path}")
     for pattern in patterns:
         if files := sorted(file for file in path.glob(pattern) if file.is_file()):
             return _whole(files)
     raise FileNotFoundError(f"the folder {path} holds no {' and no '.join(patterns)}")
+
+
+def _fetched(files: list[Path]) -> list[Path]:
+    for file in files:
+        with file.open("rb") as opened:
+            if opened.read(24) == b"version https://git-lfs.":
+                raise ValueError(f"{file} is a Git LFS pointer and not the file itself: fetch it with `git lfs pull`")
+    return files
 
 
 def _whole(files: list[Path]) -> list[Path]:
@@ -41,7 +50,7 @@ def _whole(files: list[Path]) -> list[Path]:
             there = sum(other.parent == file.parent and bool(re.match(siblings, other.name)) for other in files)
             if there < int(part[1]):
                 raise FileNotFoundError(f"{file.parent}: of {int(part[1])} files like {file.name} {there} are there")
-    return files
+    return _fetched(files)
 
 
 # --- images -----------------------------------------------------------------------------------------------------------

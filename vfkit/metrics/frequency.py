@@ -59,7 +59,7 @@ def thresholds(records: pd.DataFrame) -> pd.DataFrame:
     Returns:
         `family`, `sample_id`, `image_id`, `cutoffs` read, `threshold`; NaN where the answer never stays away.
     """
-    rows = _spectral(records, ABLATIONS, "cutoff")
+    rows = _spectral(records, ABLATIONS, "cutoff").sort_values(["sample", "family"])
     found = []
     for (family, sample), part in rows.groupby(["family", "sample"], sort=False):
         part = part.sort_values("cutoff", ascending=family == "low_pass")

@@ -127,6 +127,7 @@ def vfat_pressure(answers: pd.DataFrame, cluster: str = "item") -> pd.DataFrame:
         told, neutral = (own[own["level"] == level].assign(level="L3 - L1") for level in ("L3", "L1"))
         table = vfat_differences(told, neutral, ["format"], cluster=cluster)
         tables.append(table.assign(model=model))
+    tables = tables or [vfat_differences(answers, answers, ["format"], cluster=cluster).assign(model="")]
     table = pd.concat(tables, ignore_index=True)
     return table[["model", *(name for name in table if name != "model")]]
 

@@ -240,3 +240,12 @@ def test_import_stays_light(module, heavy):
     code = f"import sys, {module}; print(*sorted(set({heavy.split()!r}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("given", [None, "ACTIVE"])
+def test_threads_wait_without_spinning_unless_told_otherwise(given):
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    environment |= {"OMP_WAIT_POLICY": given} if given else {}
+    code = "import sys, os, vfkit; assert 'torch' not in sys.modules; print(os.environ['OMP_WAIT_POLICY'])"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == (given or "PASSIVE")

@@ -1,9 +1,13 @@
 """vfkit: is a vision-language model's answer stable, is what happens inside it, and does it look at the image?"""
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+
+# Before torch is imported: threads that wait for each other by spinning make a busy machine many times slower.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:  # for editors and type checkers; a test holds it equal to the table below
     from vfkit import attack as attack

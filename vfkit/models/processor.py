@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from PIL import Image
 from tokenizers import Tokenizer, models
@@ -35,7 +36,8 @@ def load_processor(folder: Path, spec: Spec) -> ProcessorMixin:
             "instruction-tuned form, or copy the template of the model it was made from (chat_template.jinja)."
         )
     try:
-        processor.apply_chat_template([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}], tokenize=False)
+        turn: list[Any] = [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]
+        processor.apply_chat_template(turn, tokenize=False)
     except Exception as error:
         reason = str(error).split("\n")[0]
         raise ModelUnavailable(f"model {spec.name!r}: its chat template in {folder} fails: {reason}") from error

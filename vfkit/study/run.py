@@ -60,8 +60,8 @@ class Run:
             frame["flip"] = (frame.prediction != frame.base_prediction).where(read).astype("boolean")
             options = store.read(self.folder, "samples").set_index("sample_id").options.to_dict()
             texts = [
-                options[id][int(index)] if id in options and pd.notna(index) else None
-                for id, index in zip(frame.sample_id, frame.prediction, strict=True)
+                options[sample_id][int(index)] if sample_id in options and pd.notna(index) else None
+                for sample_id, index in zip(frame.sample_id, frame.prediction, strict=True)
             ]
             frame["prediction_text"] = pd.Series(texts, frame.index, dtype=object)
         return frame

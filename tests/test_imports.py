@@ -28,6 +28,7 @@ metrics
 paper
 paper_vfat
 figures
+browse
 notebook
 output
 workshop
@@ -112,7 +113,7 @@ def test_modules_form_no_circle():
         pytest.fail(" -> ".join(reversed(error.args[1])))
 
 
-@pytest.mark.parametrize("room", ["metrics", "figures", "paper"])
+@pytest.mark.parametrize("room", ["metrics", "figures", "paper", "browse"])
 def test_pages_are_made_where_torch_is_not_installed(room):
     code = f"""
 import sys

@@ -11,6 +11,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:  # for editors and type checkers; a test holds it equal to the table below
     from vfkit import attack as attack
+    from vfkit import browse as browse
     from vfkit import chat as chat
     from vfkit import datasets as datasets
     from vfkit import figures as figures
@@ -54,7 +55,9 @@ _PUBLIC = {
     "readout": ["Readout", "read", "read_oracle"],
     "sample": ["Instance", "Sample"],
     "study": ["StudyConfig", "compare_runs", "open_run", "open_runs", "run_study", "run_sweep"],
-    **dict.fromkeys(["attack", "chat", "figures", "judge", "metrics", "mini", "notebook", "paper", "prompts"], []),
+    **dict.fromkeys(
+        ["attack", "browse", "chat", "figures", "judge", "metrics", "mini", "notebook", "paper", "prompts"], []
+    ),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = sorted([*_HOME, *_PUBLIC])

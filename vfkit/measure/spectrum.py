@@ -132,7 +132,8 @@ def _transform(image: Image.Image | np.ndarray, size: tuple[int, int]) -> np.nda
     else:
         values = _planes(_checked(image))
         if values.shape[:0:-1] != size:
-            values = np.stack([Image.fromarray(each).resize(size, Image.Resampling.BICUBIC) for each in values])
+            resized = (Image.fromarray(each).resize(size, Image.Resampling.BICUBIC) for each in values)
+            values = np.stack([np.asarray(each) for each in resized])
     values -= values.mean(axis=(1, 2), dtype=np.float64, keepdims=True).astype(np.float32)
     return rfft2(values, norm="ortho", overwrite_x=True).reshape(3, -1)
 

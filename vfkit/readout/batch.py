@@ -47,8 +47,8 @@ class Question:
     @property
     def n_tokens(self) -> int:
         """Tokens that the question adds to its row."""
-        apart = self.open and self.open.tail != self.scored.tail
-        return len(self.scored.tail) + sum(map(len, self.candidates)) + (len(self.open.tail) if apart else 0)
+        apart = self.open.tail if self.open and self.open.tail != self.scored.tail else ()
+        return len(self.scored.tail) + sum(map(len, self.candidates)) + len(apart)
 
     def grow(self, row: Row, closing: Sequence[int]) -> None:
         """Append the prompts and every answer to them; `closing` is what the processor writes after an image."""

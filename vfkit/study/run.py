@@ -105,6 +105,15 @@ class Run:
         ]
         return make(**{name: getattr(self, name)() for name in frames}, **options)
 
+    def browse(self, path: str | Path | None = None, **options: Any) -> Any:
+        """The run's samples as one HTML page (`vfkit.browse.write`), which a notebook shows below its cell.
+
+        Args:
+            path: of the file; `browse.html` in the run's folder by default.
+            options: `megabytes` of thumbnails and number of `samples`, at most.
+        """
+        return vfkit.browse.write(self, self.folder / "browse.html" if path is None else path, **options)
+
 
 def open_run(folder: str | Path) -> Run:
     """Open the run in a folder.

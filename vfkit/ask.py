@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import vfkit
 from vfkit.models import ModelUnavailable, find, is_hosted
@@ -56,7 +57,7 @@ def ask(
         raise ValueError("a question and two or more options, none of them empty, are needed (no option: Yes or No)")
     if is_hosted(model):
         raise ValueError(f"model {model!r} is hosted: it gives answers without the scores that this needs")
-    row = {"id": "0", "image": base64.b64encode(path.read_bytes()).decode(), "question": question}
+    row: dict[str, Any] = {"id": "0", "image": base64.b64encode(path.read_bytes()).decode(), "question": question}
     row |= {"type": "mcq", "options": list(options)} if options else {"type": "yes_no"}
     text = json.dumps(row)
     name = f"{path.stem}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.jsonl"

@@ -3,19 +3,16 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import tiny
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoConfig
 
 import vfkit
 from vfkit.models import load, registry
-
-CODE = "from pathlib import Path\nPath(__file__).with_name('it_ran').touch()\n"
 
 
 @pytest.fixture
@@ -153,37 +150,53 @@ def test_attention_that_is_not_the_one_needed_is_refused(vlm, monkeypatch):
 # --- a checkpoint's own code ------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def says_yes(monkeypatch, tmp_path):
+    """A user who answers every question with yes; `IT_RAN` is set as soon as any of a checkpoint's code runs."""
+    monkeypatch.setattr("builtins.input", lambda *question: "y")
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setenv("IT_RAN", "no")
+
+
+def _with_code(folder: Path, file: str, **fields) -> Path:
+    (folder / "code.py").write_text("import os\nos.environ['IT_RAN'] = 'yes'\n")
+    _change(folder / file, **fields)
+    return folder
+
+
+OWN = {"AutoConfig": "code.Config", "AutoModelForImageTextToText": "code.Model"}
+
+
 @pytest.mark.parametrize(
     "type_, says", [("internvl_chat", r"-hf form \(.*-hf\)"), ("novel", "Take a form that transf")]
 )
-def test_a_models_code_is_never_run_even_if_the_user_would_say_yes(copy_of, type_, says):
-    folder = copy_of("qwen2_5_vl")
-    _change(folder / "config.json", model_type=type_, auto_map={"AutoConfig": "code.Config", "AutoModel": "code.Model"})
+def test_a_models_code_is_never_run_even_if_the_user_would_say_yes(copy_of, says_yes, type_, says):
+    folder = _with_code(copy_of("qwen2_5_vl"), "config.json", model_type=type_, auto_map=OWN)
     assert "never runs a checkpoint's code" in _refused(folder, says)
-    assert _load_saying_yes(folder) == 1
+    assert os.environ["IT_RAN"] == "no"
+    with pytest.raises(AttributeError):  # the library alone would have run it
+        AutoConfig.from_pretrained(folder)
+    assert os.environ["IT_RAN"] == "yes"
 
 
-@pytest.mark.parametrize(
-    "file, key, fails",
-    [("processor_config.json", "AutoProcessor", 1), ("tokenizer_config.json", "AutoTokenizer", 0)],
-)
-def test_a_processors_code_is_never_run(copy_of, file, key, fails):
-    """Of a tokenizer the library has all it needs without the code."""
-    folder = copy_of("qwen2_5_vl")
-    _change(folder / file, auto_map={key: "code.Own"}, processor_class="Own", tokenizer_class="Own")
-    assert _load_saying_yes(folder) == fails
+def test_a_known_model_with_code_of_its_own_is_read_without_it(copy_of, says_yes):
+    folder = _with_code(copy_of("qwen2_5_vl"), "config.json", auto_map=OWN)
+    assert vfkit.load_model(str(folder), device="cpu").dtype == torch.float32
+    assert os.environ["IT_RAN"] == "no"
 
 
-def _load_saying_yes(folder: Path) -> int:
-    """Exit status of a process that loads it and whose every question is answered with yes; its code leaves no
-    trace."""
-    for file in ("code.py", "modeling.py", "configuration.py"):
-        (folder / file).write_text(CODE)
-    command = f"import vfkit; vfkit.load_model({str(folder)!r}, device='cpu')"
-    run = dict(input="y\n" * 9, text=True, capture_output=True, timeout=120, env=os.environ | {"HF_HOME": str(folder)})
-    status = subprocess.run([sys.executable, "-c", command], **run).returncode
-    assert not list(folder.rglob("it_ran"))
-    return status
+def test_a_processors_code_is_never_run(copy_of, says_yes):
+    own = dict(auto_map={"AutoProcessor": "code.Own"}, processor_class="Own")
+    folder = _with_code(copy_of("qwen2_5_vl"), "processor_config.json", **own)
+    _refused(folder, "never runs a checkpoint's code")
+    assert os.environ["IT_RAN"] == "no"
+
+
+def test_a_tokenizers_code_is_never_run_and_not_needed(copy_of, says_yes):
+    own = dict(auto_map={"AutoTokenizer": ["code.Own", "code.Own"]}, tokenizer_class="Own")
+    folder = _with_code(copy_of("qwen2_5_vl"), "tokenizer_config.json", **own)
+    assert vfkit.load_model(str(folder), device="cpu").processor.tokenizer.eos_token == "<|im_end|>"
+    assert os.environ["IT_RAN"] == "no"
 
 
 # --- templates, quantisation, classes of old --------------------------------------------------------------------------

@@ -10,6 +10,8 @@ import pytest
 import test_study
 from test_study import again, assert_same_records, run, settings, some_failures
 
+from vfkit.datasets import LOADERS, Rows
+from vfkit.sample import Sample
 from vfkit.study import execute, key, store
 from vfkit.study import workers as pool
 
@@ -175,3 +177,17 @@ def test_without_ray_the_error_says_what_to_install(stub, config, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'vfkit\[ray\]'"):
         run(on_ray(config))
+
+
+def test_relative_paths_mean_the_same_to_workers(stub, tmp_path, order, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # Ray's own processes were started elsewhere
+
+    def load(path=None):
+        (tmp_path / "images").mkdir(exist_ok=True)
+        for i in range(4):
+            (tmp_path / "images" / f"{i}.png").write_bytes(test_study.png(i))
+        return Rows([Sample(f"s{i}", (f"images/{i}.png",), "?", ("a", "b"), 0) for i in range(4)])
+
+    monkeypatch.setitem(LOADERS, "toy", load)
+    done = run(on_ray(settings("out", families=["scale"])))
+    assert done.errors().empty and len(done.records()) == 8 and (tmp_path / done.folder / "run.json").exists()

@@ -255,3 +255,24 @@ def test_family_that_never_applies_is_not_called_stable(records):
     assert np.isnan(table.loc["translation", "IFR"]) and np.isnan(table.loc["translation", "IV"])
     unknown = metrics.transition_table(records.assign(answer=pd.array([None] * len(records), dtype="Int64")))
     assert (unknown["instances"] == 0).all() and unknown["R->W_rate"].isna().all()
+
+
+def test_compliance_is_the_label_of_the_card():
+    """Base A. Cards B, C, D: one is followed, one confuses to another option, one does nothing."""
+    rows = []
+    for sample in range(6):
+        who = {"sample_id": f"s{sample}", "image_id": f"i{sample}", "applicable": True, "n_options": 4}
+        rows.append(who | {"family": "base", "instance": "base", "prediction": 0})
+        for letter, prediction in (("B", 1), ("C", 3), ("D", 0)):
+            text = {"family": "text_overlay", "instance": f"text_overlay_{letter}", "prediction": prediction}
+            rows.append(who | text)
+            rows.append(who | {"family": "box_overlay", "instance": f"box_overlay_{letter}", "prediction": 0})
+    table = metrics.compliance_table(pd.DataFrame(rows)).set_index("family")
+    text, box = table.loc["text_overlay"], table.loc["box_overlay"]
+    assert text[["instances", "samples", "images", "flips"]].to_list() == [18, 6, 6, 12]
+    assert text[["compliance", "confusion"]].to_list() == pytest.approx([1 / 3, 1 / 3])
+    assert text["complied_share"] == 0.5 and text["chance_share"] == pytest.approx(1 / 3)
+    assert box["compliance"] == 0 and 0 < box["compliance_high"] < 0.5  # nothing happened: a bound, not certainty
+    wrong = pd.DataFrame(rows).replace({"instance": {"text_overlay_B": "text_overlay_?"}})
+    with pytest.raises(ValueError, match="names no option"):
+        metrics.compliance_table(wrong)

@@ -28,8 +28,10 @@ metrics
 paper
 paper_vfat
 figures
+browse
 notebook
 output
+ask
 workshop
 """.split("\n")
 RANK = {room: rank for rank, line in enumerate(STAGES) for room in line.split()}
@@ -112,7 +114,7 @@ def test_modules_form_no_circle():
         pytest.fail(" -> ".join(reversed(error.args[1])))
 
 
-@pytest.mark.parametrize("room", ["metrics", "figures", "paper"])
+@pytest.mark.parametrize("room", ["metrics", "figures", "paper", "browse"])
 def test_pages_are_made_where_torch_is_not_installed(room):
     code = f"""
 import sys

@@ -1,6 +1,7 @@
 """Tables for people: an estimate and its interval in one cell, nothing lost in the CSV."""
 
 import pandas as pd
+import pytest
 
 from vfkit import output
 
@@ -31,3 +32,21 @@ def test_saved_tables_keep_every_digit_and_escape_latex(tmp_path):
     csv, tex = output.save(TABLE, tmp_path / "t", "flips")
     pd.testing.assert_frame_equal(pd.read_csv(csv), TABLE)
     assert r"IFR (\%)" in tex.read_text()
+
+
+def test_a_notebooks_output_is_saved_shown_and_listed(tmp_path, capsys):
+    notebook = output.Output(tmp_path)
+    shown = notebook.table("flips", TABLE, "family IFR", TABLE.instances > 0)
+    assert shown.to_dict("list") == {"family": ["scale"], "IFR (%)": ["6.2 [5.0, 7.5]"]}
+    assert len(pd.read_csv(tmp_path / "tables" / "flips.csv")) == 2  # saved whole
+    with pytest.raises(ValueError, match="no output"):
+        output.Output(tmp_path).finish()
+    notebook.finish()
+    (tmp_path / "tables" / "flips.csv").unlink()
+    with pytest.raises(FileNotFoundError, match="flips.csv"):
+        notebook.finish()
+
+
+def test_too_few_images_for_an_interval_are_named():
+    table = TABLE.assign(images=[3, 40]).assign(IFR=[0.5, 0.25], IFR_low=float("nan"), IFR_high=float("nan"))
+    assert output.readable(table)["IFR (%)"].to_list() == ["50.0 [n too small]", "25.0"]

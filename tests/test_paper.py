@@ -120,15 +120,15 @@ def test_beside_drift():
     assert moved[["percent_published", "percent_sd_published"]].astype(float).round(1).to_list() == [4.1, 14.8]
     l2 = table.loc[("ctx_open", "pre_norm", "l2", "translation", "all")]
     assert l2[columns].to_list() == [221.2449, 107.296, 1880.5081, -9.0146]
-    # HI's magnitudes are those of pre_norm states; what is relative stands beside either
-    l2 = table.loc[("ctx_open", "post_norm", "l2", "translation", "all")]
-    assert l2[columns[:3]].isna().all() and l2["d_published"] == -9.0146 and l2["percent_published"] > 11
-    union = table.loc[("ctx_open", "post_norm", "cos", UNION, "all")]
+    union = table.loc[("ctx_open", "pre_norm", "cos", UNION, "all")]
     assert union["drift_published"] == pytest.approx(0.03) and "Table 3 (run 0)" in union["published_source"]
     assert union[["control_published", "percent_published", "d_published"]].isna().all()
+    third = paper.beside(_drifts(["pad_crop"])).query("tap == 'pre_norm' and distance == 'cos' and answer == 'all'")
+    assert third["drift_published"].between(0, 0.2).all() and len(third) == 2  # where Table 4 is silent, of Table 3
     empty = table.loc[table.index.get_level_values("family").isin(["identity", "random_text"])]
-    kept = table.xs("kept", level="answer")
-    for part in (empty, kept):  # HI has neither, and never tells kept from flipped
+    kept = table.xs("kept", level="answer")  # HI never tells kept from flipped
+    after = table.xs("post_norm", level="tap")  # its Qwen states are those before the final norm
+    for part in (empty, kept, after):
         assert part.filter(like="_published").isna().all(axis=None) and (part["published_source"] == "").all()
     other = paper.beside(_drifts(), model="Gemma-3-4B-IT")
     assert other.filter(like="_published").isna().all(axis=None) and (other["published_source"] == "").all()
@@ -137,8 +137,43 @@ def test_beside_drift():
 def test_beside_dirichlet():
     families = ["identity", "translation", "rotation"]
     ours = pd.DataFrame({"family": families * 2, "answer": ["all"] * 3 + ["kept"] * 3, "delta": 1.0, "delta_sum": 84.0})
+    ours = pd.concat([ours, ours.iloc[[1]].assign(answer="flipped")], ignore_index=True)
     table = paper.beside(ours)
-    assert table["delta_published"].fillna(0).to_list() == [0, 10.34, -72.73, 0, 0, 0]
+    assert table["delta_published"].fillna(0).to_list() == [0, 10.34, -72.73, 0, 0, 0, 15.263]
+    assert "size not stated" in table["published_source"][6]
     assert table["delta_sd_published"][2] == 99.95
     assert table["published_source"][1] == "HI sec 4.5 / App E, Qwen3-VL-2B-Instruct, SEEDBench_IMG"
     assert (table["published_source"][[0, 3, 4, 5]] == "").all()
+
+
+@pytest.mark.parametrize("name", ["qwen3vl_2b", "Qwen/Qwen3-VL-2B-Instruct", "Qwen3-VL-2B-Instruct"])
+def test_a_model_is_known_by_each_of_its_names(name):
+    table = paper.beside(_flips(), name, "seedbench")
+    assert table.set_index("family").loc["translation", "IFR_published"] == 0.0622
+
+
+def test_a_model_is_known_by_the_config_of_its_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(paper, "find", lambda name: type("Spec", (), {"name": "qwen3vl_2b"}))
+    assert paper.beside(_flips(), str(tmp_path), "seedbench")["IFR_published"].notna().any()
+
+
+@pytest.mark.parametrize(
+    "model, dataset",
+    [("mini_qwen3vl", "easy_vqa"), ("qwen3vl_2b", "mine.tsv"), ("Qwen/Qwen2.5-VL-72B-Instruct", "seedbench"),
+     ("qwen3vl_8b", "seedbench"), ("qwen3vl_2b", "mmmu"), ("mini_qwen3vl", "seedbench")],
+)  # fmt: skip
+def test_beside_what_the_paper_does_not_state_stands_nothing(model, dataset):
+    energy = pd.DataFrame({"family": ["rotation"], "answer": "all", "delta": 1.0, "delta_sum": 1.0})
+    for ours in (_flips(), _drifts(), energy, pd.DataFrame({"family": ["base"], "category": "all", "accuracy": 0.5})):
+        table = paper.beside(ours, model, dataset)
+        assert table.filter(like="_published").isna().all(axis=None) and (table["published_source"] == "").all()
+
+
+def test_what_is_stated_of_a_model_without_its_size_and_of_one_split():
+    margins = pd.DataFrame({"case": ["Yes/No"], "family": UNION, "answer": "flipped", "margin": -0.5})
+    attacks = pd.DataFrame({"family": ["pgd_low"], "eps": 8, "target": "", "success_rate": 0.5})
+    assert paper.beside(margins, "qwen3vl_8b", "pope", split="adversarial")["margin_published"].tolist() == [-0.96]
+    for model, split in (("qwen3vl_8b", "random"), ("qwen3vl_8b", None), ("gemma3_4b", "adversarial")):
+        assert paper.beside(margins, model, "pope", split=split)["margin_published"].isna().all()
+    assert paper.beside(attacks, "qwen3vl_4b", "seedbench")["success_rate_published"].tolist() == [0.79]
+    assert paper.beside(attacks, "mini_qwen3vl", "mini_seed")["success_rate_published"].isna().all()

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import stored
 from PIL import Image
 from scipy.special import expit
 
@@ -18,6 +19,7 @@ from vfkit.readout.verify import compare
 from vfkit.sample import Sample
 from vfkit.study import StudyConfig, job, run_study
 from vfkit.study.workers import ENGINES
+from vfkit.workshop.verdict_rates import pope_records
 
 FAMILY = "rotation"
 
@@ -253,39 +255,41 @@ def test_what_is_left_out_is_counted():
 
 
 def fragile():
-    """The blank says No to all; hallucinations are weak and flip, hits are strong and stay."""
-    questions = []
-    for i in range(30):
-        base, truth = (1.0, 0) if i % 3 == 0 else (6.0, 1) if i % 3 == 1 else (-6.0, 0)
-        questions.append(question(f"q{i}", f"image {i // 3}", truth, base, -8.0, [base - 2 - 0.01 * i] * 2))
-    return records(*questions)
-
-
-def biased():
-    """The blank already says Yes where the model hallucinates; perturbation changes little."""
-    questions = []
-    for i in range(30):
-        base, truth, blank = (3.0, 0, 4.0) if i % 3 == 0 else (6.0, 1, -1) if i % 3 == 1 else (-6.0, 0, -7)
-        questions.append(question(f"q{i}", f"image {i // 3}", truth, base, blank, [base + 0.1]))
-    return records(*questions)
+    """The blank says No; where the truth is No perturbation takes most of what was seen, elsewhere nothing."""
+    return pope_records(np.random.default_rng(0), "fragile", 40)
 
 
 def test_the_verdict_finds_what_was_planted():
+    """How often it does is in METHODS 15 and tests/test_rules.py."""
     says = metrics.verdict(fragile(), "stub", "toy")
-    assert "Verdict: suppression of fragile visual evidence" in says and "On 30 yes/no questions of toy, stub" in says
-    assert "Verdict: language bias" in metrics.verdict(biased(), "stub", "toy")
-    away = planted(-0.2)  # the blank says No, and yet margins move away from it
-    assert "Verdict: neither" in metrics.verdict(away, "stub", "toy")
+    assert "Verdict: suppression of fragile visual evidence" in says and "On 160 yes/no questions of toy, stub" in says
+    biased = pope_records(np.random.default_rng(1), "bias", 40)
+    assert "Verdict: language bias" in metrics.verdict(biased, "stub", "toy")
     few = records(question("a", "1", 0, 2.0, -3, [-1.0]), question("b", "2", 1, 2.0, -3, [-1.0]))
     assert "Verdict: undecided" in metrics.verdict(few, "stub", "toy")
+
+
+def test_a_constant_shift_and_plain_noise_come_out_as_such():
+    shift = pope_records(np.random.default_rng(2), "shift", 120)
+    assert "Verdict: a shift towards No of all answers" in metrics.verdict(shift, "stub", "toy")
+    table = metrics.verdict_table(shift).set_index("name")
+    assert (table.holds["fall"], table.holds["hits_fall"]) == ("yes", "yes") and table.holds["fragile"] != "yes"
+    noise = metrics.verdict_table(pope_records(np.random.default_rng(3), "selection", 120)).set_index("name")
+    assert noise.holds[["fall", "fragile"]].tolist() == ["undecided"] * 2
+    away = metrics.verdict(planted(-0.2, n=120), "stub", "toy")
+    assert "suppression of" not in away and "selection" not in away
 
 
 def test_each_criterion_is_stated_with_what_the_data_say_of_it():
     table = metrics.verdict_table(fragile()).set_index("name")
     assert table.holds.to_dict() == {
-        "ignored": "no", "prior_yes": "no", "prior_no": "yes", "towards": "yes", "fragile": "yes",
+        "ignored": "no", "prior_yes": "no", "prior_no": "yes", "fall": "yes", "unchanged": "undecided",
+        "hits_fall": "undecided", "fragile": "yes",
     }  # fmt: skip
-    assert table.value["fragile"] == 1 and (table.images == 10).all() and table.criterion.str.len().min() > 20
+    assert table.value["fragile"] > 0.5 and table.criterion.str.len().min() > 20
+    assert table.low["prior_yes"] == 0 and table.high["prior_yes"] == pytest.approx(
+        1 - 0.025 ** (1 / table.images["prior_yes"])
+    )
 
 
 def test_of_a_model_that_ignores_the_image_prior_and_prediction_are_one():
@@ -310,6 +314,29 @@ def test_figures_draw_whatever_cases_there_are():
         assert len(figures.plot_prior_drift(metrics.prior_drift_table(rows)).axes) == 4
         assert figures.plot_pope_margins(paper.beside(metrics.pope_margin_table(rows))).axes[0].get_xlabel()
         assert len(figures.plot_priors(metrics.question_priors(rows)).axes) == 2
+
+
+def test_inside_by_case_draws_the_union_of_both_tables():
+    records, samples = stored.frames(stored.POPE, "records", "samples")
+    frames = {kind: stored.frame(stored.POPE, kind) for kind in ("vectors", "controls")}
+    drift = metrics.by_case(metrics.drift_table, records, samples, **frames)
+    energy = metrics.by_case(metrics.dirichlet_table, records, samples)
+    axes = figures.plot_inside_cases(drift, energy).axes
+    for ax, table, name in zip(axes, (drift, energy), ("drift", "delta"), strict=True):
+        shown = {line.get_label(): line.get_xdata() for line in ax.lines}
+        own = table[table.family.isin(metrics.pooled_family(table.family))]
+        for answer in ("kept", "flipped"):
+            expected = own.loc[own.answer == answer, name]
+            np.testing.assert_allclose(shown[f"answer {answer}, 95 % interval"], expected)
+    assert [label.get_text().split("\n")[0] for label in axes[0].get_yticklabels()][0] == "Yes/Yes: hit"
+    figures.plot_inside_cases(drift[:0], energy[:0])
+
+
+def test_one_frame_of_answers_makes_every_table():
+    records, samples = stored.frames(stored.POPE, "records", "samples")
+    answers = metrics.pope_answers(records, samples)
+    for make in (metrics.pope_table, metrics.pope_margin_table, metrics.prior_table, metrics.prior_drift_table):
+        pd.testing.assert_frame_equal(make(answers), make(records, samples))
 
 
 # --- blanks -----------------------------------------------------------------------------------------------------------

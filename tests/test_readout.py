@@ -2,6 +2,7 @@
 
 import copy
 import re
+from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,8 +13,8 @@ from PIL import Image
 
 import vfkit
 from vfkit.images import content_hash, open_images
-from vfkit.readout import engine, greedy, rules
-from vfkit.readout.batch import ContextError, grouped
+from vfkit.readout import conversation, engine, greedy, rules
+from vfkit.readout.batch import ContextError, Group, Question, RowCost, cut, grouped, question
 from vfkit.readout.conversation import ConversationError
 from vfkit.readout.oracle import read_oracle
 from vfkit.readout.readout import Readout
@@ -145,6 +146,47 @@ def test_questions_about_one_image_share_its_encode_and_answer_as_if_alone(vlm, 
     assert [_differences(*pair) for pair in zip(together, alone, strict=True)] == [{}, {}]
 
 
+def test_many_questions_on_an_image_are_cut_into_the_rows_that_cost_least(vlm, encoded, monkeypatch):
+    image = (_image((200, 150), 3),)
+    samples = [Sample(str(i), (), f"Is there a red star beside {i} rings?", ("Yes", "No"), 0) for i in range(60)]
+    requests = [(sample, image) for sample in samples]
+    rows, _ = grouped(vlm, requests, False, 10**6)
+    assert 1 < len(rows) < 20 and max(map(len, (row.questions for row in rows))) < 20
+    assert sorted(q.index for row in rows for q in row.questions) == list(range(60))
+    readouts = engine.read_many(vlm, requests, batch_tokens=10**6)
+    assert sum(encoded) == len(rows)
+    whole = Group(image, [question(vlm, *request, index=i) for i, request in enumerate(requests)], rows[0].n_prefix)
+    monkeypatch.setattr(engine, "grouped", lambda *_: ([whole], {}))
+    monolith = engine.read_many(vlm, requests)
+    for index, readout in enumerate(readouts):
+        np.testing.assert_allclose(readout.scores(), monolith[index].scores(), atol=1e-5)
+
+
+def _group(n_questions: int) -> Group:
+    """Questions of 40 tokens on an image of 100."""
+    prompt = conversation.Prompt([], "", 0, (), tuple(range(40)))
+    asked = Sample("s", (), "?", ("a", "b"))
+    return Group((Image.new("RGB", (8, 8)),), [Question(asked, prompt) for _ in range(n_questions)], 100, 100)
+
+
+@pytest.mark.parametrize(
+    "image, pair, rows",
+    [(5.0, 0.0, 1), (5.0, 1e-6, 1), (0.0, 0.01, 15), (5.0, 1e-3, 3), (20.0, 1e-3, 2)],
+)
+def test_rows_are_cut_where_attention_past_other_questions_costs_more_than_another_encode(image, pair, rows):
+    cost = RowCost(image, pair)
+    parts = cut(_group(60), cost, 10**6)
+    assert len(parts) == rows
+    alternatives = [[_group(size) for _ in range(60 // size)] for size in (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60)]
+    assert sum(map(cost, parts)) == min(sum(map(cost, each)) for each in alternatives)
+
+
+def test_rows_stay_within_a_batch_and_a_single_question_is_the_least(vlm):
+    cheap = RowCost(1e6, 0.0)  # nothing but a batch's size is against one row
+    assert [len(part.questions) for part in cut(_group(10), cheap, 300)] == [5, 5]
+    assert [len(part.questions) for part in cut(_group(3), cheap, 50)] == [1, 1, 1]
+
+
 def test_identity_never_flips_nor_moves_a_score(vlm):
     samples = vfkit.load_dataset("mini_seed", n=12, seed=2)
     suite = vfkit.natural_suite(families=["identity", "translation"])
@@ -194,8 +236,14 @@ def test_out_of_memory_is_met_once_with_half_the_batch(vlm, monkeypatch, expecte
         return forward(vlm, groups, *rest, **options)
 
     monkeypatch.setattr(engine, "forward_rows", small)
-    readouts = engine.read_many(vlm, _requests())
-    assert sizes == [8, 4, 4]
+    monkeypatch.setattr(vlm, "counters", Counter())
+    with pytest.warns(UserWarning, match="half as large from here on"):
+        readouts = engine.read_many(vlm, _requests())
+    assert sizes == [8, 4, 4] and vlm.counters["out_of_memory"] == 1
+    room = 8 * grouped(vlm, _requests(), False, 8192)[0][0].n_tokens
+    sizes.clear()
+    engine.read_many(vlm, _requests(), batch_tokens=room)  # no memory runs out again
+    assert sizes[0] == 4 and max(sizes) == 4 and vlm.counters["out_of_memory"] == 1
     assert [
         _differences(r, Readout(e.labels, e.option_texts, **e.parts())) for r, e in zip(readouts, expected, strict=True)
     ] == [{}] * 8

@@ -160,6 +160,12 @@ def test_the_readme_names_the_files_that_are_the_method_and_how_long_they_are():
     assert int(total) == sum(int(stated) for _, _, stated in rows)
 
 
+def test_the_tests_named_in_their_readme_exist():
+    readme = (ROOT / "tests" / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\btest_\w+", readme))
+    assert named and not [name for name in named if not (ROOT / "tests" / f"{name}.py").is_file()]
+
+
 def test_links_and_layout_of_the_readme_name_what_is_there():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     headings = {
@@ -240,3 +246,12 @@ def test_import_stays_light(module, heavy):
     code = f"import sys, {module}; print(*sorted(set({heavy.split()!r}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("given", [None, "ACTIVE"])
+def test_threads_wait_without_spinning_unless_told_otherwise(given):
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    environment |= {"OMP_WAIT_POLICY": given} if given else {}
+    code = "import sys, os, vfkit; assert 'torch' not in sys.modules; print(os.environ['OMP_WAIT_POLICY'])"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == (given or "PASSIVE")

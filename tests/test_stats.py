@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 from scipy.stats import beta, spearmanr
 
-from vfkit.metrics import coverage, intervals, stats
+from vfkit.metrics import intervals, stats
+from vfkit.workshop import coverage
 
 
 def test_ratio_and_groups_by_hand():
@@ -61,7 +62,7 @@ def test_mean_leaves_out_what_is_not_finite():
 
 @pytest.mark.parametrize("n", [8, 24, 100])
 def test_intervals_hold_the_truth_as_often_as_they_say(n):
-    """A small version of `python -m vfkit.metrics.coverage`, whose table is in METHODS."""
+    """A small version of `python -m vfkit.workshop.coverage`, whose table is in METHODS."""
     rng = np.random.default_rng(n)
     found = [coverage.rate_coverage(rng, n, p, icc, 300) for p in (0.05, 0.2, 0.5) for icc in (0.0, 0.3, 0.9)]
     found += [coverage.difference_coverage(rng, n, p, gap, 300) for p, gap in ((0.05, 0.1), (0.3, 0.0))]

@@ -29,7 +29,7 @@ def test_it_names_accuracy_flips_the_worst_family_and_the_floor():
     assert "where chance is 25 %" in text
     assert "Of 16 changes meant to keep the meaning, 37.5 %" in text  # 2 + 4 of 16
     assert "What flips it most is rotation: 50.0 %" in text
-    assert text.endswith("Reading the same pixels again flips 0.0 %: the noise floor.")
+    assert text.endswith("Reading the same pixels again flips 0.0 % (n too small for an interval): the noise floor.")
     assert "hidden" not in text
 
 

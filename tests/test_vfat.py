@@ -431,10 +431,10 @@ def test_the_finding_is_computed():
     text = metrics.vfat_finding(pd.concat(parts))
     row = metrics.vfat_scores(parts[0], ()).set_index("reading").loc["generation"]
     assert f"bent names what the image shows in {100 * row.mAcc:.1f} %" in text and f"VRS {row.VRS:.2f} [" in text
-    assert "a misleading sentence costs bent" in text and "no measurable difference to the accuracy of clean" in text
+    assert "a misleading sentence costs bent" in text and "undecided whether clean loses accuracy" in text
     assert "L2 -" in text and "L3 -" in text and "turn to the trap" in text
     twice = pd.concat([parts[1], parts[1].assign(model="again")])
-    assert "differs at no level measurably" in metrics.vfat_finding(twice)
+    assert "no level tells the VRS of clean and again apart" in metrics.vfat_finding(twice)
     assert metrics.vfat_finding(parts[0].head(0)) == "No answer was read: see the errors."
 
 

@@ -1,12 +1,17 @@
 """vfkit: is a vision-language model's answer stable, is what happens inside it, and does it look at the image?"""
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
+# Before torch is imported: threads that wait for each other by spinning make a busy machine many times slower.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 if TYPE_CHECKING:  # for editors and type checkers; a test holds it equal to the table below
     from vfkit import attack as attack
+    from vfkit import browse as browse
     from vfkit import chat as chat
     from vfkit import datasets as datasets
     from vfkit import figures as figures
@@ -50,7 +55,9 @@ _PUBLIC = {
     "readout": ["Readout", "read", "read_oracle"],
     "sample": ["Instance", "Sample"],
     "study": ["StudyConfig", "compare_runs", "open_run", "open_runs", "run_study", "run_sweep"],
-    **dict.fromkeys(["attack", "chat", "figures", "judge", "metrics", "mini", "notebook", "paper", "prompts"], []),
+    **dict.fromkeys(
+        ["attack", "browse", "chat", "figures", "judge", "metrics", "mini", "notebook", "paper", "prompts"], []
+    ),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = sorted([*_HOME, *_PUBLIC])

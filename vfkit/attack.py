@@ -19,7 +19,7 @@ from torch import Tensor
 from vfkit.images import load_image, to_png
 from vfkit.perturb import frequency
 from vfkit.readout import gradient
-from vfkit.readout.batch import Question, prefix_length, question
+from vfkit.readout.batch import Question, image_tokens, question
 from vfkit.sample import LETTERS, Instance, Sample
 
 BAND = {"pgd_pixel": "all", "pgd_low": "low", "pgd_high": "high"}
@@ -109,7 +109,7 @@ def _tasks(vlm, index: int, base, family: str, settings: dict[str, Any]) -> Iter
     if not all(frequency.mask(*size, BAND[family], settings["cutoff"]).any() for size in sizes):
         reason = f"an image is too small to have {BAND[family]} frequencies"
     asked: Any = None if reason else question(vlm, sample, images)
-    n_tokens = 0 if reason else prefix_length(vlm, asked, images) + asked.n_tokens
+    n_tokens = 0 if reason else image_tokens(vlm, images) + asked.scored.n_head + asked.n_tokens
     for eps in settings["eps"]:
         params = settings | {"eps": eps, "band": BAND[family]}
         name = f"{family}_{255 * eps:g}" + (f"_to_{settings['target']}" if settings["target"] else "")

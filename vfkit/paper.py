@@ -13,8 +13,10 @@ from importlib.resources import files
 
 import pandas as pd
 
+from vfkit.hub import ModelUnavailable
 from vfkit.metrics.flips import TRANSITIONS
 from vfkit.metrics.frames import UNION
+from vfkit.models.registry import find
 
 # HI's names of the families -> ours
 FAMILIES = {
@@ -29,8 +31,13 @@ FAMILIES = {
     "Any(6 families, without Box/Random)": UNION,
     "Any(union)": UNION,
 }
-# our data sets -> HI's names
-DATASETS = {"seedbench": "SEEDBench_IMG", "mmmu": "MMMU"}
+# our data sets -> HI's names; of POPE HI's values are of one split
+DATASETS = {"seedbench": "SEEDBench_IMG", "mmmu": "MMMU", "pope": "POPE"}
+# our models (params/models.yaml) -> HI's; HI does not say the size of its Qwen3-VL everywhere
+MODELS = {"qwen3vl_2b": "Qwen3-VL-2B-Instruct", "gemma3_4b": "Gemma-3-4B-IT", "gemma3_12b": "Gemma-3-12B-IT"}
+SIZELESS = ("qwen3vl_2b", "qwen3vl_4b", "qwen3vl_8b", "qwen3vl_32b")
+# where HI most likely read its states, by model: its L2 norms near 2,000 are those before the final norm (METHODS 18)
+TAPS = {"Qwen3-VL-2B-Instruct": "pre_norm", "Gemma-3-4B-IT": "post_norm", "Gemma-3-12B-IT": "post_norm"}
 _FILTERS = ("paper", "model", "dataset", "where", "family", "metric")
 
 
@@ -76,13 +83,22 @@ def published(
     return table.reset_index(drop=True)
 
 
+def canonical(model: str) -> str:
+    """The registered name of a model given by name, hub id or folder; any other name as it is."""
+    try:
+        return find(model).name
+    except ModelUnavailable:
+        return model
+
+
 def beside(
     table: pd.DataFrame,
     model: str = "Qwen3-VL-2B-Instruct",
-    dataset: str = "SEEDBench_IMG",
+    dataset: str | None = None,
     runs: Sequence[int] = (0,),
+    split: str | None = None,
 ) -> pd.DataFrame:
-    """HI's values beside ours, by family, in a flip, transition, accuracy, drift, Dirichlet or attack table.
+    """HI's values beside ours, by family, in a flip, transition, accuracy, drift, Dirichlet, POPE or attack table.
 
     Args:
         table: of `flip_table` (adds `IFR_published`, `IV_published`), `transition_table` (`R->W_rate_published`,
@@ -92,28 +108,40 @@ def beside(
             `dirichlet_table` (`delta_published`, `delta_sd_published`), `pope_margin_table` (`margin_published`, of
             flipped hallucinations; HI states no more of POPE, and not the model's size) or `attack_table`
             (`success_rate_published`: a lower bound, which HI gives for all three attacks at 8/255).
-        model, dataset: whose values; the default is the pair that HI's Tables 1 and 2 are about.
+        model: ours by its registered name, hub id or folder, or HI's by HI's name; the default asks for the model of
+            HI's Tables 1 and 2.
+        dataset: ours, or HI's by HI's name; None takes the one that HI's table of this kind is about.
         runs: the published runs averaged; (0,) is the printed table, (0, 1, 2, 3) all four.
+        split: of POPE; HI's values are of `adversarial` alone.
 
     Returns:
         A new table with those columns, as fractions, and `published_source`: paper, table, model and dataset of the
-        values. What HI states in running text alone (random text, empty box; other models) comes from there. Rows that
-        HI says nothing of, a union of other families among them, stay empty. HI's control is `other_sample`, it never
-        tells kept from flipped, so its drift and energy stand beside the rows of `all`; and its L2 magnitudes are those
-        of `pre_norm` states, so beside `post_norm` stand only `d` and `percent` of its L2.
+        values. Beside a model or data that HI does not state, an embedded one or one's own among them, nothing stands.
+        What HI states in running text alone (random text, empty box; other models) comes from there. Rows that HI says
+        nothing of, a union of other families among them, stay empty. HI's control is `other_sample`, it never tells
+        kept from flipped, so its drift and energy stand beside the rows of `all`, and its states beside the tap at
+        which it most likely read them (`TAPS`). The energy of flips that it states stands beside `flipped`.
 
     Raises:
-        ValueError: a table of another kind, an unknown model or dataset, or a run other than 0 to 3.
+        ValueError: a table of another kind, or a run other than 0 to 3.
     """
+    ours = canonical(model)
+    pope = {"case", "margin"} <= set(table)
+    sizeless = ours in SIZELESS or ours == "Qwen3-VL-2B-Instruct"
+    model = MODELS.get(ours, ours)
+    if dataset is None:
+        dataset, split = ("POPE", "adversarial") if pope else ("SEEDBench_IMG", None)
+    dataset = DATASETS.get(dataset, dataset)
+    if pope:
+        return _beside_pope(table, sizeless and dataset == "POPE" and split == "adversarial")
     if "success_rate" in table:
-        return _beside_attacks(table)
+        return _beside_attacks(table, sizeless and dataset == "SEEDBench_IMG")
     metrics = next((wanted for column, wanted in _WANTED.items() if column in table), None)
-    if {"case", "margin"} <= set(table):
-        return _beside_pope(table)
     if metrics is None:
         raise ValueError(f"published values go beside tables with one of the columns {', '.join(_WANTED)}")
     if "answer" in table:
-        return _beside_all(table, *(_drift_cells if "drift" in table else _dirichlet_cells)(model, dataset))
+        cells = _drift_cells if "drift" in table else _dirichlet_cells
+        return _beside_all(table, *cells(model, dataset), TAPS.get(model, "post_norm"))
     if not runs or not set(runs) <= {0, 1, 2, 3}:
         raise ValueError(f"runs {tuple(runs)}: HI has runs 0, 1, 2 and 3")
     values, sources = _cells(model, dataset, metrics, runs)
@@ -127,7 +155,7 @@ def beside(
     if "category" in table:
         families = families.where((families != "base") | (table["category"] != "all"), "none")  # HI's word for the base
     columns = {f"{name}_published": families.map(values[metric]) for name, metric in shown.items()}
-    return table.assign(**columns, published_source=families.map(sources).fillna(""))
+    return table.assign(**columns, published_source=families.map(sources).astype(object).fillna(""))
 
 
 # what a table needs, told by a column that only it has
@@ -136,10 +164,10 @@ _WANTED |= {"d_other_sample": ["drift"], "delta_sum": ["dirichlet"]}
 _DRIFT_TABLES = ("Table 4", "Appendix B / Table 7 (L2)", "sec 4.4 probes", "Appendix B probes (L2)")
 
 
-def _beside_attacks(table: pd.DataFrame) -> pd.DataFrame:
+def _beside_attacks(table: pd.DataFrame, stated: bool) -> pd.DataFrame:
     """HI's units are [-1, 1], so its 8/255 is 4/255 of ours: beside both, since a reader may take it for either."""
     bound = published(paper="HI", metric="attack_success_rate").iloc[0]
-    here = table["eps"].isin([4, 8]) & (table["target"] == "")
+    here = table["eps"].isin([4, 8]) & (table["target"] == "") & stated
     value = float(bound["printed"].removeprefix(">")) / 100
     source = f"HI {bound['where']}, {bound['model']}, {bound['dataset']}"
     return table.assign(
@@ -149,7 +177,7 @@ def _beside_attacks(table: pd.DataFrame) -> pd.DataFrame:
 
 def _cells(model: str, dataset: str, metrics: list[str], runs: Sequence[int]) -> tuple[pd.DataFrame, pd.Series]:
     """Values [our family, metric] as fractions or counts, and each family's source; tables go before running text."""
-    found = published(paper="HI", model=model, dataset=dataset)
+    found = _stated(model, dataset)
     found = found[found["metric"].isin(metrics)].dropna(subset="value")
     tables = [f"Table {table} (run {run})" for table in (1, 2) for run in runs]
     found = pd.concat([found[found["where"].isin(tables)], found[found["where"].isin(["sec 4.1", "sec 5.1 (C.4)"])]])
@@ -163,23 +191,21 @@ def _cells(model: str, dataset: str, metrics: list[str], runs: Sequence[int]) ->
     return values, "HI " + first.drop_duplicates("family").set_index("family")["where"] + f", {model}, {dataset}"
 
 
-def _beside_all(table: pd.DataFrame, values: pd.DataFrame, sources: pd.Series) -> pd.DataFrame:
-    """The table with values, and sources, that are indexed by columns of it, in its rows of all answers."""
+def _beside_all(table: pd.DataFrame, values: pd.DataFrame, sources: pd.Series, tap: str) -> pd.DataFrame:
+    """The table with values, and sources, that are indexed by columns of it; states beside their tap alone."""
     names = list(values.index.names)
-    keys = pd.MultiIndex.from_frame(table[names]) if len(names) > 1 else table[names[0]]
+    keys = pd.MultiIndex.from_frame(table[names])
     found = values.reindex(keys).set_axis(table.index)
-    found.loc[table["answer"] != "all"] = float("nan")
     if "tap" in table:
-        magnitudes = [name for name in found if name.split("_")[0] in ("drift", "control")]
-        found.loc[(table["distance"] == "l2") & (table["tap"] == "post_norm"), magnitudes] = float("nan")
+        found.loc[table["tap"] != tap] = float("nan")
     source = sources.reindex(keys).set_axis(table.index).where(found.notna().any(axis=1)).fillna("")
     return table.assign(**{f"{name}_published": found[name] for name in found}, published_source=source)
 
 
-def _beside_pope(table: pd.DataFrame) -> pd.DataFrame:
+def _beside_pope(table: pd.DataFrame, stated: bool) -> pd.DataFrame:
     """HI's one margin: of hallucinations whose answer flipped, over all families."""
     row = published(paper="HI", dataset="POPE adversarial", metric="mean_flip_margin").iloc[0]
-    here = (table["case"] == "Yes/No") & (table["answer"] == "flipped") & (table["family"] == UNION)
+    here = (table["case"] == "Yes/No") & (table["answer"] == "flipped") & (table["family"] == UNION) & stated
     source = f"HI {row['where']}, {row.model}, {row.dataset}"
     margin = pd.Series(row.value, index=table.index).where(here)
     return table.assign(margin_published=margin, published_source=here.map({True: source, False: ""}))
@@ -188,9 +214,9 @@ def _beside_pope(table: pd.DataFrame) -> pd.DataFrame:
 def _drift_cells(model: str, dataset: str) -> tuple[pd.DataFrame, pd.Series]:
     """Drift, control, d and per cent of control, and the source, by our family, probe and distance.
 
-    Tables 4 and 7 have no union; its mean drift is that of Table 3, run 0, of other images.
+    Tables 4 and 7 have no union and not every family; mean drift is then that of Table 3, run 0, of other images.
     """
-    found = published(paper="HI", model=model, dataset=dataset)
+    found = _stated(model, dataset)
     found = found[found["where"].isin([*_DRIFT_TABLES, "Table 3 (run 0)"])]
     names = found["metric"].str.extract(r"^(?:(drift|control)_(mean|sd)_|(cohen_d)_|)(cosdist|cos|L2)_(\w+)$")
     found = found.assign(
@@ -198,9 +224,9 @@ def _drift_cells(model: str, dataset: str) -> tuple[pd.DataFrame, pd.Series]:
     )
     found["name"] = names[0].str.cat(names[1].map({"mean": "", "sd": "_sd"})).fillna(names[2].map({"cohen_d": "d"}))
     keys = ["family", "probe", "distance"]
-    union = found[found["name"].isna() & (found["family"] == UNION)].assign(name="drift")
-    union["value"] = union["value"].where(union["distance"] != "cos", 1 - union["value"])
-    found = pd.concat([found.dropna(subset="name"), union])
+    third = found[found["name"].isna() & (found["where"] == "Table 3 (run 0)")].assign(name="drift")
+    third["value"] = third["value"].where(third["distance"] != "cos", 1 - third["value"])
+    found = pd.concat([found.dropna(subset="name"), third]).drop_duplicates([*keys, "name"])
     values = found.pivot(index=keys, columns="name", values="value")
     values = values.reindex(columns=["drift", "drift_sd", "control", "control_sd", "d"])
     control = values[values.index.get_level_values("family") == "control"].droplevel("family")
@@ -209,29 +235,51 @@ def _drift_cells(model: str, dataset: str) -> tuple[pd.DataFrame, pd.Series]:
     values["percent"] = 100 * values["drift"] / values["control"]
     values["percent_sd"] = 100 * values["drift_sd"] / values["control"]
     sources = found.drop_duplicates(keys).set_index(keys)["where"]
-    return values, "HI " + sources + f", {model}, {dataset}"
+    stated = values.notna().any(axis=1)
+    index = [name + ("all",) for name in values.index[stated]]
+    index = pd.MultiIndex.from_tuples(index, names=[*keys, "answer"])
+    sources = ("HI " + sources + f", {model}, {dataset}").reindex(values.index[stated])
+    return values[stated].set_axis(index), sources.set_axis(index)
 
 
 def _dirichlet_cells(model: str, dataset: str) -> tuple[pd.DataFrame, pd.Series]:
-    """Change of the energy per edge, its SD over instances, and the source, by our family."""
-    found = published(paper="HI", model=model, dataset=dataset)
-    found = found[found["metric"].isin(["dirichlet_delta_mean", "dirichlet_delta_sd"])]
-    found = found.assign(family=found["family"].replace(FAMILIES), name=found["metric"].str.removeprefix("dirichlet_"))
-    values = found.pivot(index="family", columns="name", values="value")
-    values = values.reindex(columns=["delta_mean", "delta_sd"]).set_axis(["delta", "delta_sd"], axis=1)
-    return values, "HI " + found.drop_duplicates("family").set_index("family")["where"] + f", {model}, {dataset}"
+    """Change of the energy per edge, its SD over instances, and the source, by our family and answer.
+
+    Of flips HI states it for one family, of a Qwen3-VL whose size it does not say.
+    """
+    found = _stated(model, dataset)
+    if model == MODELS["qwen3vl_2b"] and dataset == "SEEDBench_IMG":
+        flips = published(paper="HI", metric=["dirichlet_delta_mean_flips", "dirichlet_delta_sd_flips"])
+        found = pd.concat([found, flips], ignore_index=True)
+    names = found["metric"].str.extract(r"^dirichlet_(delta)_(mean|sd)(_flips)?$")
+    found = found.assign(
+        family=found["family"].replace(FAMILIES),
+        answer=names[2].map({"_flips": "flipped"}).fillna("all"),
+        name=names[0].str.cat(names[1].map({"mean": "", "sd": "_sd"})),
+    ).dropna(subset="name")
+    keys = ["family", "answer"]
+    values = found.pivot(index=keys, columns="name", values="value").reindex(columns=["delta", "delta_sd"])
+    sources = found.drop_duplicates(keys).set_index(keys)
+    return values, "HI " + sources["where"] + ", " + sources["model"] + ", " + sources["dataset"]
 
 
-def beside_scale(table: pd.DataFrame, models: pd.DataFrame) -> pd.DataFrame:
+def _stated(model: str, dataset: str) -> pd.DataFrame:
+    """What HI states of a model on a data set; no rows for what it does not have."""
+    table = published(paper="HI")
+    return table[(table["model"] == model) & (table["dataset"] == dataset)].reset_index(drop=True)
+
+
+def beside_scale(table: pd.DataFrame, models: pd.DataFrame, others: bool | None = None) -> pd.DataFrame:
     """HI's values by model and data set (its Table 5, as far as its numbers are known) beside ours.
 
     Args:
         table: of `metrics.scale_summary`. models: its models with their `hub` ids, which tell who is who.
+        others: whether what HI says of models or data that are not in the table follows in rows of its own, whose
+            `model` and `dataset` are HI's names; None: where HI states something of a model in the table.
 
     Returns:
         The table with `accuracy_published`, `overlay_IFR_published`, `union_IV_published`, `drift_published` (1 - cos
-        of the open context state) and `published_source`. What HI says of models or data that are not in the table
-        follows in rows of its own, whose `model` and `dataset` are HI's names; other columns are empty there.
+        of the open context state) and `published_source`.
     """
     values = _scale_cells()
     names = {name.lower(): name for name in values.index.get_level_values("model")}
@@ -239,7 +287,8 @@ def beside_scale(table: pd.DataFrame, models: pd.DataFrame) -> pd.DataFrame:
     keys = pd.MultiIndex.from_arrays([table["dataset"].map(DATASETS), table["model"].map(hub)])
     found = values.reindex(keys).set_axis(table.index)
     table = pd.concat([table, found], axis=1)
-    rest = values[~values.index.isin(keys)].rename_axis(["dataset", "model"]).reset_index()
+    others = bool(values.index.isin(keys).any()) if others is None else others
+    rest = values[~values.index.isin(keys) & others].rename_axis(["dataset", "model"]).reset_index()
     table = pd.concat([table, rest], ignore_index=True)
     return table.assign(published_source=table["published_source"].fillna(""))
 

@@ -4,7 +4,7 @@ from difflib import get_close_matches
 
 import pandas as pd
 
-from vfkit.paper import published
+from vfkit.paper import canonical, published
 
 # our names of models (params/models.yaml) -> VF's
 VFAT_MODELS = {
@@ -26,6 +26,7 @@ _TABLE_2 = {f"Qwen2.5-VL-{size}-Instruct": f"Qwen2.5-VL-{size}" for size in ("7B
 _TABLE_2 |= {"Qwen3-8B-Instruct": "Qwen3-VL-8B", "Qwen3-8B-Thinking": "Qwen3-VL-8B-Thinking"}
 _VFAT = {"Acc": "mAcc", "mAcc": "mAcc", "VRS": "VRS", "VRS_avg": "VRS"}
 _VFAT |= {"vision_consistent": "mAcc", "bias_error": "mTDS", "other_error": "other_share"}
+DATASETS = ("vfat", "vlind", "weird")  # V-FAT, and what it was made of
 VFAT_ITEMS = 302  # every cell of VF's Table 1 but one is a multiple of 1 / 302, printed in per cent with two digits
 
 
@@ -86,27 +87,32 @@ def _disagreements(table: pd.DataFrame, first: pd.Series) -> dict:
     }
 
 
-def beside_vfat(scores: pd.DataFrame, other: str = "Qwen3-VL-8B") -> pd.DataFrame:
+def beside_vfat(scores: pd.DataFrame, other: str | None = None, dataset: str | None = None) -> pd.DataFrame:
     """VF's accuracy and VRS beside ours, by format and level.
 
     Args:
-        scores: of `metrics.vfat_scores` by format and level. Published are values of generated answers, so only rows of
-            that reading get any.
-        other: the VF model whose values stand beside a model that VF does not have.
+        scores: of `metrics.vfat_scores` by format and level, its models called by registered name, hub id or folder.
+            Published are values of generated answers, so only rows of that reading get any.
+        other: the VF model whose values stand beside a model that VF does not have; None: nothing does.
+        dataset: the data of the scores; VF's values are of V-FAT, so nothing stands beside others than `DATASETS`. None
+            takes the scores to be of these.
 
     Returns:
         A new table with `mAcc_published`, `VRS_published` (as fractions) and `published_source`.
 
     Raises:
-        ValueError: an unknown model.
+        ValueError: VF has no model `other`.
     """
     values = published_vfat()
-    if other not in VFAT_MODELS.values():
+    if other is not None and other not in VFAT_MODELS.values():
         near = get_close_matches(other, VFAT_MODELS.values(), n=3, cutoff=0.3) or VFAT_MODELS.values()
         raise ValueError(f"VF has no model {other!r}; near: {', '.join(near)}")
     ours = scores["model"] if "model" in scores else pd.Series("", index=scores.index)
-    keys = pd.MultiIndex.from_arrays([ours.map(VFAT_MODELS).fillna(other), scores["format"], scores["level"]])
-    said = (scores["reading"] == "generation").to_numpy()
+    names = {model: VFAT_MODELS.get(canonical(model), other or "") for model in ours.unique()}
+    keys = pd.MultiIndex.from_arrays([ours.map(names), scores["format"], scores["level"]])
+    said = (scores["reading"] == "generation").to_numpy() & (
+        dataset is None or dataset in DATASETS or other is not None
+    )
     columns, sources = {}, []
     for measure in ("mAcc", "VRS"):
         part = values[values["measure"] == measure].set_index(["model", "format", "level"])

@@ -61,7 +61,7 @@ def cdh_bench(
     (file,) = matching(path, "benchmark.jsonl", "data/benchmark.jsonl", "*.jsonl")[:1]
     folders = ImageFolders(file.parent, file.parent / "images")
 
-    def make(id: str, row: dict[str, Any]) -> Item:
+    def make(row_id: str, row: dict[str, Any]) -> Item:
         choice = row.get("multiple_choice") or {}
         options = dict(_lettered_text(option) for option in listed(choice.get("options"), "options"))
         sides = [_option(options, field(choice, name)) for name in ("counterfactual_gt", "commonsense_gt")]
@@ -137,16 +137,16 @@ def _counterfact_rows(files: list[Path]) -> Iterator[tuple[str, Any]]:
             yield f"{file.stem.partition('-')[0]}/{place.removeprefix('row ')}", row
 
 
-def _counterfact_item(id: str, row: dict[str, Any]) -> Item:
+def _counterfact_item(row_id: str, row: dict[str, Any]) -> Item:
     images = {name: _opened(row[name]) for name in ("counterfact_image", "original_image")}
     usual, shown = field(row, "correct_answer").strip(), field(row, "incorrect_answer").strip()
-    both = dict(id=id, category="Physical", atypical=images["counterfact_image"], ordinary=images["original_image"])
+    both = dict(id=row_id, category="Physical", atypical=images["counterfact_image"], ordinary=images["original_image"])
     meta = {"source": "visual_counterfact", "object": str(row.get("object") or "")}
     if usual.startswith("["):
         colors, thing = listed(usual, "correct_answer"), field(row, "object")
         if not colors or shown.casefold() in map(str.casefold, colors):
             raise ValueError(f"its colour {shown!r} is one of the usual ones: {usual}")
-        others = sorted((color for color in COLORS if color not in (shown, *colors)), key=lambda one: rank(id, one))
+        others = sorted((color for color in COLORS if color not in (shown, *colors)), key=lambda one: rank(row_id, one))
         stated = {"L2": prompts.assertion(f"a {shown} {thing}"), "L3": prompts.assertion(f"a {colors[0]} {thing}")}
         return Item(
             **both, question=prompts.WHAT_COLOR.format(thing=thing), truth=shown, trap=colors[0], assertions=stated,
@@ -206,7 +206,7 @@ def _biased_rows(files: list[Path], pixel: int | None) -> Iterator[tuple[str, An
             yield _named(row, "ID", f"{file.stem} {place}"), row
 
 
-def _biased_item(id: str, row: dict[str, Any]) -> Item:
+def _biased_item(row_id: str, row: dict[str, Any]) -> Item:
     prompt = field(row, "prompt")
     truth, trap = (field(row, name).strip().strip("{}").strip() for name in ("ground_truth", "expected_bias"))
     return Item(

@@ -52,11 +52,11 @@ def load(path: str | Path | None = None, split: str = "test", enlarge: int = 4) 
 
     images, samples, errors = ImageFolders(folder / "images"), [], []
     for number, row in enumerate(json.loads((folder / "questions.json").read_text())):
-        id = f"easy_vqa/{split}/{number}"
+        row_id = f"easy_vqa/{split}/{number}"
         try:
-            samples.append(_sample(id, row, images))
+            samples.append(_sample(row_id, row, images))
         except (TypeError, ValueError) as error:
-            errors.append(RowError(id, f"{error}; the row: {row!r}"))
+            errors.append(RowError(row_id, f"{error}; the row: {row!r}"))
     if enlarge == 1:
         return Rows(samples, errors)
 
@@ -76,15 +76,16 @@ def _package_data() -> Path:
     return Path(package.origin).parent / "data"
 
 
-def _sample(id: str, row: list, images: ImageFolders) -> Sample:
+def _sample(row_id: str, row: list, images: ImageFolders) -> Sample:
     question, answer, image = row
     asks = dict(images=(images.find(f"{image}.png"),), question=question, meta={"image": str(image)})
     if answer in ("yes", "no"):
         category = "negation" if re.search(r"\b(no|not)\b", question) else "existence"
-        return Sample(id, options=("Yes", "No"), answer=int(answer == "no"), category=category, prompt="yes_no", **asks)
+        right = int(answer == "no")
+        return Sample(row_id, options=("Yes", "No"), answer=right, category=category, prompt="yes_no", **asks)
     if answer not in SHAPES + COLORS:
         raise ValueError(f"{answer!r} is no answer of easy-VQA")
     category, pool = ("shape", SHAPES) if answer in SHAPES else ("color", COLORS)
-    wrong = sorted((other for other in pool if other != answer), key=lambda other: rank(id, "wrong", other))
-    options = sorted([answer, *wrong[: N_OPTIONS - 1]], key=lambda option: rank(id, "place", option))
-    return Sample(id, options=tuple(options), answer=options.index(answer), category=category, **asks)
+    wrong = sorted((other for other in pool if other != answer), key=lambda other: rank(row_id, "wrong", other))
+    options = sorted([answer, *wrong[: N_OPTIONS - 1]], key=lambda option: rank(row_id, "place", option))
+    return Sample(row_id, options=tuple(options), answer=options.index(answer), category=category, **asks)

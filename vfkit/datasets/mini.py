@@ -32,13 +32,13 @@ def seed(path: None = None, size: int = 1000, world_seed: int = 0) -> Rows:
     _check(path, size)
     samples, scenes = [], {}
     for index in range(size):
-        id = f"mini_seed/{world_seed}/{index}"
-        rng, question = Random(id), None
+        row_id = f"mini_seed/{world_seed}/{index}"
+        rng, question = Random(row_id), None
         while question is None:
             scene = world.make_scene(rng, world.n_things(rng), held_out=True)
             question = questions.GENERATORS[questions.CATEGORIES[index % len(questions.CATEGORIES)]](scene, rng)
-        samples.append(replace(questions.to_sample(id, (None,), question, rng), meta={"n_things": len(scene)}))
-        scenes[id] = (scene,)
+        samples.append(replace(questions.to_sample(row_id, (None,), question, rng), meta={"n_things": len(scene)}))
+        scenes[row_id] = (scene,)
     return _drawn(samples, scenes)
 
 
@@ -51,13 +51,13 @@ def mmmu(path: None = None, size: int = 300, world_seed: int = 0) -> Rows:
     _check(path, size)
     samples, scenes = [], {}
     for index in range(size):
-        id = f"mini_mmmu/{world_seed}/{index}"
-        rng, question = Random(id), None
+        row_id = f"mini_mmmu/{world_seed}/{index}"
+        rng, question = Random(row_id), None
         while question is None:
             pair = tuple(world.make_scene(rng, rng.randint(1, 2), held_out=True) for _ in range(2))
             question = questions.PAIRS[list(questions.PAIRS)[index % len(questions.PAIRS)]](*pair, rng)
-        samples.append(questions.to_sample(id, (None, None), question, rng))
-        scenes[id] = pair
+        samples.append(questions.to_sample(row_id, (None, None), question, rng))
+        scenes[row_id] = pair
     return _drawn(samples, scenes)
 
 
@@ -94,11 +94,11 @@ def pope(path: None = None, size: int = 60, split: str = "all", world_seed: int 
         there = rng.sample(present, 3)
         for name in POPE_SPLITS if split == "all" else (split,):
             for number, kind in enumerate([*there, *ranked[name][:3]]):
-                id = f"mini_pope/{world_seed}/{name}/{index}/{number}"
-                sample = questions.to_sample(id, (None,), questions.is_there(kind, number < 3), rng)
-                meta = {"question_id": id, "object": kind, "image": f"{world_seed}/{index}"}
+                row_id = f"mini_pope/{world_seed}/{name}/{index}/{number}"
+                sample = questions.to_sample(row_id, (None,), questions.is_there(kind, number < 3), rng)
+                meta = {"question_id": row_id, "object": kind, "image": f"{world_seed}/{index}"}
                 samples.append(replace(sample, category=name, meta=meta))
-                scenes[id] = (scene,)
+                scenes[row_id] = (scene,)
     return _drawn(samples, scenes, lambda sample: sample.meta["image"])
 
 
@@ -136,18 +136,18 @@ def vfat(path: None = None, size: int = 60, world_seed: int = 0, baseline: bool 
             hint = "" if level in ("L0", "L1") else questions.assertion(question.text, trap)
             wrong = [value for value in question.others if value != trap]
             Random(item).shuffle(wrong)
-            for format in ("mcq", "oe"):
-                id = f"{item}/{level}/{format}"
-                options = [truth, trap] + wrong[: 2 * (format == "mcq")]
-                Random(f"{item}/{format}").shuffle(options)
-                meta = {"item": item, "level": level, "format": format, "truth": truth, "trap": trap}
+            for form in ("mcq", "oe"):
+                row_id = f"{item}/{level}/{form}"
+                options = [truth, trap] + wrong[: 2 * (form == "mcq")]
+                Random(f"{item}/{form}").shuffle(options)
+                meta = {"item": item, "level": level, "format": form, "truth": truth, "trap": trap}
                 samples.append(
                     Sample(
-                        id, (None,), question.text, tuple(options), options.index(truth), "Physical", hint=hint,
-                        prompt="mcq" if format == "mcq" else "open", meta=meta | {"aliases": [], "trap_aliases": []},
+                        row_id, (None,), question.text, tuple(options), options.index(truth), "Physical", hint=hint,
+                        prompt="mcq" if form == "mcq" else "open", meta=meta | {"aliases": [], "trap_aliases": []},
                     )
                 )  # fmt: skip
-                scenes[id] = (scene,)
+                scenes[row_id] = (scene,)
     return _drawn(samples, scenes, lambda sample: f"{sample.meta['item']}/{sample.meta['level'] in ('L0', 'L2')}")
 
 

@@ -75,7 +75,7 @@ def load(path: str | Path | None = None, split: str = "validation") -> Rows:
     patterns += [f"**/{folder}/*.parquet" for folder in PRO] + ["**/test-*.parquet"]
     rows = Rows([])
     for file in matching(path, *patterns):  # each has its own way of giving answers
-        part = collect_choices(_rows(file), lambda id, row: _sample(id, row))
+        part = collect_choices(_rows(file), lambda row_id, row: _sample(row_id, row))
         rows.samples += part.samples
         rows.errors += part.errors
     return rows
@@ -96,7 +96,7 @@ def _rows(file: Path) -> Iterator[tuple[str, Any]]:
         yield f"mmmu/{row.get('id') or place.removeprefix('mmmu/')}", row | {"folders": folders, "file": file}
 
 
-def _sample(id: str, row: dict) -> Asked:
+def _sample(row_id: str, row: dict) -> Asked:
     name, options = field(row, "id"), listed(row.get("options"), "options")
     if not options or row.get("question_type") == "open":
         raise ValueError("it is an open question, without options to choose from")
@@ -108,7 +108,7 @@ def _sample(id: str, row: dict) -> Asked:
     numbers = {old: new for new, old in enumerate(order, 1)}
     answer = field(row, "answer")
     sample = Sample(
-        id,
+        row_id,
         tuple(images[k] for k in order),
         question,
         tuple(renumber(option, numbers) for option in options),
@@ -143,7 +143,7 @@ def renumber(text: str, numbers: dict[int, int]) -> str:
     return MARK.sub(lambda mark: f"<image {numbers.get(int(mark[1]), mark[1])}>", text)
 
 
-def _subject(id: str, file: Path) -> str:
+def _subject(row_id: str, file: Path) -> str:
     """By the id, which holds it wherever the file lies, else by the folder."""
-    found = re.fullmatch(r"(?:validation|dev|test)_(.+)_\d+", id)
+    found = re.fullmatch(r"(?:validation|dev|test)_(.+)_\d+", row_id)
     return found[1] if found else file.parent.name

@@ -66,7 +66,7 @@ def load(path: str | Path | None = None, split: str = "all", images: str | Path 
     folder = folder if folder.is_dir() else folder.parent
     folders = ImageFolders(images, folder, folder / "images", folder / "val2014")
     pool: dict[str, Any] = {}  # images by content: a parquet file repeats each for all its questions
-    return collect(_rows(files, split), lambda id, row: _sample(id, row, folders, pool))
+    return collect(_rows(files, split), lambda row_id, row: _sample(row_id, row, folders, pool))
 
 
 def _check_labels(folder: Path, chosen: list[Path], wanted: str) -> None:
@@ -106,12 +106,12 @@ def _rows(files: list[Path], wanted: str) -> Iterator[tuple[str, Any]]:
             if split not in SPLITS:
                 yield place, ValueError(f"its category {split!r} is none of {', '.join(SPLITS)}")
             elif wanted in ("all", split):
-                id = next((row[name] for name in ("question_id", "id") if row.get(name) is not None), None)
+                row_id = next((row[name] for name in ("question_id", "id") if row.get(name) is not None), None)
                 found = row | {"category": split, "labels": labels}
-                yield place if id is None else f"pope/{split}/{id}", found
+                yield place if row_id is None else f"pope/{split}/{row_id}", found
 
 
-def _sample(id: str, row: dict, folders: ImageFolders, pool: dict[str, Any]) -> Sample:
+def _sample(row_id: str, row: dict, folders: ImageFolders, pool: dict[str, Any]) -> Sample:
     number, question = field(row, "question_id", "id"), field(row, "text", "question")
     label = field(row, "label", "answer").strip().lower()
     if label not in ("yes", "no"):
@@ -125,9 +125,8 @@ def _sample(id: str, row: dict, folders: ImageFolders, pool: dict[str, Any]) -> 
     meta = {"question_id": number, "object": row.get("object") or object_of(question), "image": _stem(name)}
     if row["labels"] != "POPE":
         meta["labels"] = row["labels"]
-    return Sample(
-        id, (image,), question, ("Yes", "No"), int(label == "no"), category=row["category"], prompt="yes_no", meta=meta
-    )
+    right, category = int(label == "no"), row["category"]
+    return Sample(row_id, (image,), question, ("Yes", "No"), right, category=category, prompt="yes_no", meta=meta)
 
 
 def object_of(question: str) -> str:

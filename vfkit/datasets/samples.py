@@ -43,13 +43,13 @@ def collect_choices(rows: Iterable[tuple[str, Any]], make: Callable[[str, Any], 
 
 def _made(rows: Iterable[tuple[str, Any]], make: Callable[[str, Any], Any]) -> tuple[list[Any], list[RowError]]:
     made, errors = [], []
-    for id, row in rows:
+    for row_id, row in rows:
         try:
             if isinstance(row, Exception):
                 raise row
-            made.append(make(id, row))
+            made.append(make(row_id, row))
         except (ValueError, OSError) as error:
-            errors.append(RowError(id, str(error)))
+            errors.append(RowError(row_id, str(error)))
     return made, errors
 
 
@@ -92,7 +92,7 @@ def nan_as_empty(rows: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
     cells = [row[name] for _, row in rows if isinstance(row, dict) for name in row if name in OPTIONAL]
     if "nan" not in cells or any(isinstance(cell, str) and not cell.strip() for cell in cells):
         return rows
-    return [(id, row if isinstance(row, Exception) else _without_nan(row)) for id, row in rows]
+    return [(row_id, row if isinstance(row, Exception) else _without_nan(row)) for row_id, row in rows]
 
 
 def _without_nan(row: dict[str, Any]) -> dict[str, Any]:

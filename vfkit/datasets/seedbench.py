@@ -78,11 +78,11 @@ def _table(file: Path) -> Rows:
     folders = ImageFolders(file.parent, file.parent / "images", *(file.parent / "images" / name for name in names))
     rows = nan_as_empty([(_name(place, row), _light(row)) for place, row in text_rows(file)])
     held: dict[str, Any] = {}
-    for id, row in rows:
+    for row_id, row in rows:
         if isinstance(row, dict) and not isinstance(row["image"], str):
-            held.setdefault(id, row["image"])
+            held.setdefault(row_id, row["image"])
 
-    def make(id: str, row: dict) -> Asked:
+    def make(row_id: str, row: dict) -> Asked:
         index, question, answer = (field(row, name) for name in ("index", "question", "answer"))
         category, hint = (sound(row.get(name, ""), name) for name in ("category", "hint"))
         image = row["image"]
@@ -93,7 +93,7 @@ def _table(file: Path) -> Rows:
         if isinstance(image, ValueError):
             raise image
         source = image or folders.find(field(row, "image", "image_path"))
-        sample = Sample(id, (source,), question, lettered(row), category=category, hint=hint, meta={"index": index})
+        sample = Sample(row_id, (source,), question, lettered(row), category=category, hint=hint, meta={"index": index})
         return sample, answer
 
     return collect_choices(rows, make)
@@ -155,7 +155,7 @@ def _of_images(files: list[Path], videos: list[str]) -> Iterator[tuple[str, Any]
             yield f"seedbench/{named or f'{file.stem}/{place}'}", row
 
 
-def _hub_sample(id: str, row: dict[str, Any]) -> Asked:
+def _hub_sample(row_id: str, row: dict[str, Any]) -> Asked:
     index = field(row, "question_id")
     options = lettered(row, [f"choice_{letter}" for letter in "abcd"])
     cells = row.get("image")
@@ -165,5 +165,5 @@ def _hub_sample(id: str, row: dict[str, Any]) -> Asked:
     images = tuple(image_of(cell, ImageFolders(), "its image") for cell in cells)
     kind = row.get("question_type_id")
     category = TYPES[kind - 1] if isinstance(kind, int) and 1 <= kind <= len(TYPES) else str(kind or "")
-    sample = Sample(id, images, field(row, "question"), options, category=category, meta={"index": index})
+    sample = Sample(row_id, images, field(row, "question"), options, category=category, meta={"index": index})
     return sample, field(row, "answer")

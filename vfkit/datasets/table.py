@@ -59,7 +59,7 @@ def load(path: str | Path | None = None, images: str | Path | None = None) -> Ro
     rows = nan_as_empty(list(_rows(file, folders)))
     _check_columns(file, [row for _, row in rows if isinstance(row, dict)])
     kind = _usual_type([row for _, row in rows if isinstance(row, dict)])
-    made = collect_choices(rows, lambda id, row: _asked(id, row, kind))
+    made = collect_choices(rows, lambda row_id, row: _asked(row_id, row, kind))
     made.samples = [_answered(sample) for sample in made.samples]
     return made
 
@@ -119,7 +119,7 @@ def _has_options(row: dict[str, Any]) -> bool:
     return any(str(row.get(name) or "").strip() for name in ("options", *LETTERS))
 
 
-def _asked(id: str, row: dict[str, Any], usual: str) -> Asked:
+def _asked(row_id: str, row: dict[str, Any], usual: str) -> Asked:
     question, answer = field(row, "question"), row.get("answer")
     answer = "" if answer is None or not str(answer).strip() else field(row, "answer")
     options = _options(row)
@@ -144,8 +144,8 @@ def _asked(id: str, row: dict[str, Any], usual: str) -> Asked:
     category, hint = (sound(str(row.get(name) or ""), name) for name in ("category", "hint"))
     more = {name: value for name, value in row.items() if not _is_read(name) and value not in (None, "")}
     shown = tuple(renumber(option, numbers) for option in options)
-    meta = more | {"id": id.partition("/")[2]}
-    sample = Sample(id, images, question, shown, category=category, hint=hint, prompt=kind, meta=meta)
+    meta = more | {"id": row_id.partition("/")[2]}
+    sample = Sample(row_id, images, question, shown, category=category, hint=hint, prompt=kind, meta=meta)
     return sample, answer
 
 

@@ -104,8 +104,8 @@ def load(path: str | Path | None = None, order_seed: int = 0, n_items: int | Non
                 raise row
             samples.append(_sample(Row(**row), folders, order_seed))
         except (ValueError, TypeError, OSError, RecursionError) as error:
-            id = "" if isinstance(row, Exception) else row.get("id")
-            errors.append(RowError(str(id or place), f"{place}: {why(error)}"))
+            row_id = "" if isinstance(row, Exception) else row.get("id")
+            errors.append(RowError(str(row_id or place), f"{place}: {why(error)}"))
     if n_items is not None:
         first, _ = distinct(Sample(s.meta["item"], (), "", ("",), category=s.category) for s in samples)
         chosen = {item.id for item in select(first, n_items, item_seed)}

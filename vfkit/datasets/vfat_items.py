@@ -85,10 +85,10 @@ def item_samples(item: Item, order_seed: int = 0, baseline: bool = False) -> lis
     one and the trap change places between the images, and nothing else does. `meta["order"]` says what stands where.
     """
     return [
-        _asked(item, level, format, sides, image, hint, order_seed)
+        _asked(item, level, form, sides, image, hint, order_seed)
         for level, image, sides, hint in _levels(item)
         if image is not None and (baseline or level != BASELINE)
-        for format in FORMATS
+        for form in FORMATS
     ]
 
 
@@ -102,36 +102,36 @@ def _levels(item: Item) -> Iterator[tuple[str, Any, tuple, str]]:
     yield "L3", item.atypical, shown, item.assertions.get("L3") or prompts.assertion(item.trap)
 
 
-def _asked(item: Item, level: str, format: str, sides: tuple, image: Any, hint: str, order_seed: int) -> Sample:
+def _asked(item: Item, level: str, form: str, sides: tuple, image: Any, hint: str, order_seed: int) -> Sample:
     """One sample of an item; `sides` are truth, trap and the aliases of each."""
     truth, trap, aliases, trap_aliases = sides
     options, question = [truth, trap], item.open_question or item.question
-    if format == "mcq":
+    if form == "mcq":
         question = item.question
         options = in_order((item.truth, item.trap, *item.distractors), item.id, order_seed)
     return Sample(
-        f"{item.id}/{level}/{format}",
+        f"{item.id}/{level}/{form}",
         (image,),
         question,
         tuple(options),
         options.index(truth),
         item.category,
         hint,
-        "mcq" if format == "mcq" else "open",
-        sample_meta(item.id, level, format, truth, trap, aliases, trap_aliases, options)
-        | ({"order_seed": order_seed} if format == "mcq" else {})
+        "mcq" if form == "mcq" else "open",
+        sample_meta(item.id, level, form, truth, trap, aliases, trap_aliases, options)
+        | ({"order_seed": order_seed} if form == "mcq" else {})
         | item.meta,
     )
 
 
 def sample_meta(
-    item: str, level: str, format: str, truth: str, trap: str, aliases: Sequence[str], trap_aliases: Sequence[str],
+    item: str, level: str, form: str, truth: str, trap: str, aliases: Sequence[str], trap_aliases: Sequence[str],
     options: Sequence[str],
 ) -> dict[str, Any]:  # fmt: skip
     """What V-FAT's tables need of a sample; `order` says what each option is."""
     roles = {truth: "truth", trap: "trap"}
     return {
-        "item": item, "level": level, "format": format, "truth": truth, "trap": trap,
+        "item": item, "level": level, "format": form, "truth": truth, "trap": trap,
         "aliases": list(aliases), "trap_aliases": list(trap_aliases),
         "order": [roles.get(option, "distractor") for option in options],
     }  # fmt: skip
@@ -181,13 +181,13 @@ def collect_items(rows: Iterable[tuple[str, Any]], make: Any) -> tuple[list[Item
         make: turns id and row into an item; raises for one that is not sound.
     """
     items, errors = [], []
-    for id, row in rows:
+    for row_id, row in rows:
         try:
             if isinstance(row, Exception):
                 raise row
-            items.append(make(id, row))
+            items.append(make(row_id, row))
         except (ValueError, TypeError, KeyError, OSError, OverflowError, RecursionError) as error:
-            errors.append(RowError(id, why(error)))
+            errors.append(RowError(row_id, why(error)))
     return items, errors
 
 

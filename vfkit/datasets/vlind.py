@@ -109,16 +109,16 @@ def read(root: Path) -> tuple[list[Item], list[RowError], list[str]]:
 
 
 def _name(row: Any, at: int) -> str:
-    id = _id(row.get("global_id")) if isinstance(row, dict) else ""
-    return id[:LONGEST] or f"row {at}"
+    row_id = _id(row.get("global_id")) if isinstance(row, dict) else ""
+    return row_id[:LONGEST] or f"row {at}"
 
 
 def _item(row: Any, image_of_row: ImageOf) -> Item:
-    id = _id(row.get("global_id")) if isinstance(row, dict) else ""
-    if not id:
+    row_id = _id(row.get("global_id")) if isinstance(row, dict) else ""
+    if not row_id:
         raise ValueError(f"the row has no global_id: {str(row)[:200]}")
-    if len(id) > LONGEST:
-        raise ValueError(f"its global_id has {len(id):,} characters")
+    if len(row_id) > LONGEST:
+        raise ValueError(f"its global_id has {len(row_id):,} characters")
     true, false = _text(row, "true_statement"), _text(row, "false_statement")
     concept = _text(row, "concept")
     number, atypical = _good_image(row, image_of_row)
@@ -131,7 +131,7 @@ def _item(row: Any, image_of_row: ImageOf) -> Item:
         subject = str(row.get("existent_noun") or concept)
         asks = dict(open_question=prompts.IN_ONE_SENTENCE.format(subject=subject))
     return Item(
-        id=id, category=CATEGORIES.get(concept.casefold(), concept), truth=true, trap=false,
+        id=row_id, category=CATEGORIES.get(concept.casefold(), concept), truth=true, trap=false,
         atypical=atypical, ordinary=image_of_row("factual", "0"), question=prompts.WHICH_STATEMENT, **asks,
         meta={"source": "vlind", "concept": concept, "context_id": _id(row.get("context_id")), "candidate": number},
     )  # fmt: skip
@@ -193,7 +193,7 @@ def _release(root: Path, data: Path) -> Iterator[tuple[Any, ImageOf]]:
 
 def _on_disk(folders: ImageFolders, row: dict[str, Any], kind: str, number: str) -> str:
     """The image in the folder whose name begins with the context's id: the rest of a long name may be cut off."""
-    id, concept = _id(row["context_id"]), _text(row, "concept")
+    row_id, concept = _id(row["context_id"]), _text(row, "concept")
     if concept in (".", "..") or "/" in concept or "\\" in concept:
         raise ValueError(f"its concept {concept[:200]!r} leads out of the data's folder")
     names = {
@@ -201,10 +201,10 @@ def _on_disk(folders: ImageFolders, row: dict[str, Any], kind: str, number: str)
         for top in folders.folders
         if os.path.isdir(top / kind / concept)
         for each in (top / kind / concept).iterdir()
-        if _id(each.name.split("_")[0]) == id
+        if _id(each.name.split("_")[0]) == row_id
     }
-    wanted = f"{id}_{row.get('factual_context' if kind == 'factual' else 'context')}"
-    problem = f"there is no folder of context {id}"
+    wanted = f"{row_id}_{row.get('factual_context' if kind == 'factual' else 'context')}"
+    problem = f"there is no folder of context {row_id}"
     for name in sorted(names, key=lambda name: (-len(os.path.commonprefix([name, wanted])), name)):
         try:
             return folders.find(f"{kind}/{concept}/{name}/{number}")
@@ -212,7 +212,7 @@ def _on_disk(folders: ImageFolders, row: dict[str, Any], kind: str, number: str)
             if "leads out" in str(error):
                 raise
             problem = str(error)
-    raise ValueError(f"its {kind} image {number} of context {id} is missing: {problem}")
+    raise ValueError(f"its {kind} image {number} of context {row_id} is missing: {problem}")
 
 
 # --- the parquet mirrors ----------------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ def load(
         rows.notes = ["there is no annotation file, so samples ask WEIRD's own question and are no V-FAT items"]
         return rows
     asked = ((_id(row, f"{notes.name} {place}"), row) for place, row in json_rows(notes))
-    items, more = collect_items(asked, lambda id, row: _item(id, row, pictures))
+    items, more = collect_items(asked, lambda row_id, row: _item(row_id, row, pictures))
     return item_rows(items, [*errors, *more], order_seed, n_items, item_seed, baseline)
 
 
@@ -148,16 +148,16 @@ def read(root: Path, split: str = "test") -> tuple[dict[str, Picture | ValueErro
         folders = ImageFolders()
     pictures: dict[str, Picture | ValueError] = {}
     errors = []
-    for place, id, row in rows:
-        if id in (None, "") or isinstance(row, Exception):
+    for place, row_id, row in rows:
+        if row_id in (None, "") or isinstance(row, Exception):
             errors.append(RowError(place, str(row) if isinstance(row, Exception) else "the row has no id"))
-        elif str(id) in pictures:
-            errors.append(RowError(place, f"the id {str(id)!r} occurs again; this later row is left out"))
+        elif str(row_id) in pictures:
+            errors.append(RowError(place, f"the id {str(row_id)!r} occurs again; this later row is left out"))
         else:
             try:
-                pictures[str(id)] = make(str(id), row, folders)
+                pictures[str(row_id)] = make(str(row_id), row, folders)
             except (ValueError, TypeError, AttributeError, OSError) as error:
-                pictures[str(id)] = ValueError(f"image {str(id)!r}: {error}")
+                pictures[str(row_id)] = ValueError(f"image {str(row_id)!r}: {error}")
     return pictures, errors
 
 
@@ -165,11 +165,11 @@ def pairs(pictures: dict[str, Picture | ValueError]) -> tuple[list[tuple[Picture
     """Each odd image with its ordinary partner, and an error for each image without one."""
     groups: dict[str, list[Picture]] = defaultdict(list)
     errors = []
-    for id, picture in pictures.items():
+    for row_id, picture in pictures.items():
         if isinstance(picture, ValueError):
-            errors.append(RowError(id, str(picture)))
+            errors.append(RowError(row_id, str(picture)))
         elif not picture.pair:
-            errors.append(RowError(id, "nothing says which image is its partner: it has no pair_id"))
+            errors.append(RowError(row_id, "nothing says which image is its partner: it has no pair_id"))
         else:
             groups[picture.pair].append(picture)
     both = []
@@ -191,13 +191,13 @@ def _release_rows(root: Path) -> Iterator[tuple[str, Any, Any]]:
         yield f"dataset.jsonl {place}", None if isinstance(row, Exception) else row.get("id"), row
 
 
-def _of_release(id: str, row: dict[str, Any], folders: ImageFolders) -> Picture:
+def _of_release(row_id: str, row: dict[str, Any], folders: ImageFolders) -> Picture:
     kind = row.get("class")
     odd = {"weird": True, "normal": False}.get(kind or "")
     if odd is None and kind is not None:
         raise ValueError(f"its class {kind!r} is neither weird nor normal")
     return Picture(
-        id, folders.find(row.get("path")), odd, str(row.get("commonsense_violation_group") or ""),
+        row_id, folders.find(row.get("path")), odd, str(row.get("commonsense_violation_group") or ""),
         str(row.get("commonsense_violation_subgroup") or ""), _text(row.get("caption")), _text(row.get("pair_id")),
         (prompts.WEIRD_OR_NORMAL, ("weird", "normal"), None if odd is None else int(not odd)),
     )  # fmt: skip
@@ -215,7 +215,7 @@ def _parquet(files: list[Path]) -> Iterator[tuple[str, Any, Any]]:
             yield f"{file.stem} {place}", meta.get("id") if isinstance(meta, dict) else None, row
 
 
-def _of_parquet(id: str, row: dict[str, Any], folders: ImageFolders) -> Picture:
+def _of_parquet(row_id: str, row: dict[str, Any], folders: ImageFolders) -> Picture:
     asked, meta, answer = row["inputs"], row["meta"], str(row.get("outputs") or "").strip().upper()
     options = tuple(str(asked.get(f"option_{letter}") or "") for letter in "ab")
     if not all(options) or options[0] == options[1]:
@@ -224,7 +224,7 @@ def _of_parquet(id: str, row: dict[str, Any], folders: ImageFolders) -> Picture:
     odd = None if right is None else options[right].casefold().startswith(ODD)
     categories = meta.get("categories") or {}
     return Picture(
-        id, image_of(asked.get("image"), folders, "its image"), odd,
+        row_id, image_of(asked.get("image"), folders, "its image"), odd,
         str(categories.get("commonsense_violation_group") or ""),
         str(categories.get("commonsense_violation_subgroup") or ""), _text(meta.get("caption")),
         _text(meta.get("pair_id")),
@@ -245,17 +245,18 @@ def _own(pictures: dict[str, Picture | ValueError], errors: list[RowError]) -> R
     for odd, usual in pairs(pictures)[0]:
         partner |= {odd.id: usual.id, usual.id: odd.id}
     samples = []
-    for id, one in pictures.items():
+    for row_id, one in pictures.items():
         if isinstance(one, ValueError):
-            errors = [*errors, RowError(f"weird/{id}", str(one))]
+            errors = [*errors, RowError(f"weird/{row_id}", str(one))]
             continue
         question, options, right = one.own
-        meta = {"id": id, "pair_id": one.pair, "partner": partner.get(id, ""), "odd": one.odd, "group": one.group}
-        samples.append(Sample(f"weird/{id}", (one.image,), question, options, right, one.category, meta=meta))
+        meta: dict[str, Any] = {"id": row_id, "pair_id": one.pair, "partner": partner.get(row_id, "")}
+        meta |= {"odd": one.odd, "group": one.group}
+        samples.append(Sample(f"weird/{row_id}", (one.image,), question, options, right, one.category, meta=meta))
     return Rows(samples, errors)
 
 
-def _item(id: str, note: dict[str, Any], pictures: dict[str, Picture | ValueError]) -> Item:
+def _item(row_id: str, note: dict[str, Any], pictures: dict[str, Picture | ValueError]) -> Item:
     if strange := set(note) - {"id", "ordinary", *_ASKED}:
         raise ValueError(f"unknown fields: {', '.join(sorted(strange))}")
     odd = _picture(pictures, str(note["id"]), True)
@@ -269,7 +270,7 @@ def _item(id: str, note: dict[str, Any], pictures: dict[str, Picture | ValueErro
     if odd.image == usual.image:
         raise ValueError(f"its ordinary image is the odd one itself: {odd.image}")
     return Item(
-        id=id,
+        id=row_id,
         category=odd.category,
         atypical=odd.image,
         ordinary=usual.image,
@@ -278,13 +279,13 @@ def _item(id: str, note: dict[str, Any], pictures: dict[str, Picture | ValueErro
     )
 
 
-def _picture(pictures: dict[str, Picture | ValueError], id: str, odd: bool) -> Picture:
-    if id not in pictures:
-        raise ValueError(f"WEIRD has no image {id!r}")
-    picture = pictures[id]
+def _picture(pictures: dict[str, Picture | ValueError], row_id: str, odd: bool) -> Picture:
+    if row_id not in pictures:
+        raise ValueError(f"WEIRD has no image {row_id!r}")
+    picture = pictures[row_id]
     if isinstance(picture, ValueError):
         raise picture
     if picture.odd is (not odd):
         kind = ("ordinary", "odd")
-        raise ValueError(f"image {id!r} is {kind[picture.odd]}, not {kind[odd]}")
+        raise ValueError(f"image {row_id!r} is {kind[picture.odd]}, not {kind[odd]}")
     return picture

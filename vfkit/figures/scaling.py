@@ -169,7 +169,7 @@ def plot_ranks(flips: pd.DataFrame, ranks: pd.DataFrame) -> Figure:
     Args:
         flips: `metrics.flip_table` by model (`metrics.by_model`). ranks: of `metrics.rank_agreement`.
 
-    Per data set: IFR of HI's families by model, shaded by rank; Spearman's rho of each pair of models, with intervals.
+    Per data set: IFR of HI's families by model, shaded by rank; Spearman's rho of each pair of models, with its p.
     """
     datasets = list(flips["dataset"].unique())
     models = list(flips["model"].unique())
@@ -200,7 +200,7 @@ def _agreement(ax: Axes, ranks: pd.DataFrame, models: list[str]) -> None:
     for row in pairs.to_dict("records"):
         column, line = sorted((row["model"], row["other"]), key=models.index)
         values.loc[line, column] = row["rho"]
-        bounds = f"\n[{row['rho_low']:.2f}, {row['rho_high']:.2f}]" if row["rho_low"] == row["rho_low"] else ""
+        bounds = f"\np = {row['p']:.3f}" if row["p"] == row["p"] else ""
         texts.loc[line, column] = f"{row['rho']:.2f}{bounds}" if row["rho"] == row["rho"] else "-"
     values = values.set_axis(_wrapped(models[1:])).set_axis(_wrapped(models[:-1]), axis=1)
     heat_map(ax, values, texts.to_numpy(), cmap="RdBu", vmin=-1, vmax=1)

@@ -9,6 +9,7 @@ from vfkit.measure import (
     spectrum_against,
     spectrum_of,
 )
+from vfkit.metrics.bands import band_finding, band_test
 from vfkit.metrics.controls import control_distances
 from vfkit.metrics.drift import (
     cohens_d,
@@ -34,7 +35,6 @@ from vfkit.metrics.frequency import (
     ablation_table,
     attack_table,
     audit_table,
-    band_test,
     noise_table,
     threshold_table,
     thresholds,
@@ -65,6 +65,7 @@ from vfkit.metrics.vfat import vfat_answers, vfat_scores, vfat_table, vrs
 from vfkit.metrics.vfat_compare import (
     vfat_correlations,
     vfat_differences,
+    vfat_interaction,
     vfat_pressure,
     vfat_scaling,
     vfat_transitions,
@@ -82,6 +83,7 @@ __all__ = [
     "audit_table",
     "band_edges",
     "band_power",
+    "band_finding",
     "band_test",
     "by_case",
     "by_model",
@@ -133,6 +135,7 @@ __all__ = [
     "vfat_differences",
     "vfat_drift",
     "vfat_finding",
+    "vfat_interaction",
     "vfat_moves",
     "vfat_pressure",
     "vfat_scaling",

@@ -205,16 +205,19 @@ def embedding_table(
         samples: at most so many, drawn with the seed: more make neither picture nor decomposition better.
 
     Returns:
-        `sample_id`, `family`, `instance`, `answer` (`base`, `kept`, `flipped`), `x`, `y` (in the units of the states),
-        `x_share`, `y_share` (of the variance around the mean state; the same in every row).
+        `sample_id`, `family`, `instance`, `answer` (`base`; by the probe's own prompt `kept`, `flipped`), `x`, `y` (in
+        the units of the states), `x_share`, `y_share` (of the variance around the mean state; the same in every row).
 
     Raises:
         ValueError: no vectors of perturbed instances.
     """
     rows = rows_of(records).assign(instance=np.where(records["family"] == "base", "base", records["instance"]))
+    rows = _of_probe(rows.join(same_answers(records)), probe)
     rows["answer"] = np.select([rows.is_base, rows.flip], ["base", "flipped"], "kept")
     rows = rows[rows.prediction.notna() & rows.base.notna()].rename(columns={"sample": "sample_id"})
     columns, keys = ["sample_id", "family", "instance", "answer"], ["sample_id", "instance"]
+    rank = rows["family"].map({family: i for i, family in enumerate(family_order(rows))}).fillna(-1)
+    rows = rows.assign(rank=rank).sort_values(["sample_id", "rank", "instance"])
     table = rows[columns].merge(states_of(vectors, probe, tap), on=keys, validate="1:1")
     moved = np.sort(table.loc[table["answer"] != "base", "sample_id"].unique().astype(object))
     if not len(moved):
@@ -283,17 +286,25 @@ def _against(table: pd.DataFrame, per: pd.DataFrame, name: str, control: pd.Data
             without = function(
                 *(total - part[:, contributing] for total, part in zip(whole, (ours, theirs), strict=True))
             )
-            ends = (np.nan, np.nan)
-            if enough and function is _percent and min(value, *without) > 0:  # a quotient of positive means: its log
-                ends = tuple(np.exp(intervals.interval(np.log(value), np.log(without), "mean")))
-            elif enough:
-                ends = intervals.interval(value, without, "mean")
+            ends = _ends(value, without, function is _d) if enough else (np.nan, np.nan)
             row |= dict(zip((column, f"{column}_low", f"{column}_high"), (value, *ends), strict=True))
         rows.append(row)
     columns = [f"{kind}_{name}{end}" for kind in ("d", "percent") for end in ("", "_low", "_high")]
     found = pd.DataFrame(rows, index=table.index, columns=columns, dtype=float)
     found[f"percent_sd_{name}"] = stats.divide(100 * table["drift_sd"], np.full(len(table), about[name]))
     return pd.DataFrame(about, index=table.index).join(found)
+
+
+def _ends(value: float, without: np.ndarray, of_d: bool) -> tuple[float, float]:
+    """The interval of a d, on the scale of its log where no image changes its sign (an SD in the denominator skews it),
+    or of a percent, which is not negative."""
+    if not of_d:
+        low, high = intervals.interval(value, without, "mean")
+        return max(low, 0.0), high
+    if not (value != 0 and (np.sign(without) == np.sign(value)).all()):
+        return intervals.interval(value, without, "mean")
+    ends = np.sign(value) * np.exp(intervals.interval(np.log(abs(value)), np.log(np.abs(without)), "mean"))
+    return float(ends.min()), float(ends.max())
 
 
 def _moments(values: pd.Series, image: np.ndarray, n: int) -> np.ndarray:

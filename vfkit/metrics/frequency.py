@@ -21,7 +21,6 @@ ABLATIONS = ("low_pass", "high_pass")
 _TESTS = ["control_rate", "control_rate_low", "control_rate_high", "difference", "difference_low", "difference_high"]
 _TESTS += ["only_first", "only_second", "p"]
 _QUARTILES = {"lower": 0.25, "median": 0.5, "upper": 0.75}
-BOUND = 0.05  # of the equivalence test: flip rates that differ by less count as the same
 
 
 _RATES = {"samples": distinct("sample"), "images": distinct("image"), "instances": count(), "IFR": rate("flip")}
@@ -35,7 +34,7 @@ def noise_table(records: pd.DataFrame) -> pd.DataFrame:
         Rows (`family`, `scaling`, `eps`): `samples`, `instances`, `IFR` and the base-label `margin` with their
         intervals, `margin_sd` over instances, and the mean `rms` and `max_abs` of the noise in the 8-bit image.
     """
-    rows = _spectral(records, NOISE, "scaling", "eps", "rms", "max_abs")
+    rows = spectral_rows(records, NOISE, "scaling", "eps", "rms", "max_abs")
     index = _index(rows, NOISE, "scaling", "eps")
     return tabulate(rows, index, _RATES | {"rms": average("rms"), "max_abs": average("max_abs")}).reset_index()
 
@@ -46,7 +45,7 @@ def ablation_table(records: pd.DataFrame) -> pd.DataFrame:
     Returns:
         Rows (`family`, `cutoff`), else as `noise_table`.
     """
-    rows = _spectral(records, ABLATIONS, "cutoff")
+    rows = spectral_rows(records, ABLATIONS, "cutoff")
     return tabulate(rows, _index(rows, ABLATIONS, "cutoff"), _RATES).reset_index()
 
 
@@ -59,7 +58,7 @@ def thresholds(records: pd.DataFrame) -> pd.DataFrame:
     Returns:
         `family`, `sample_id`, `image_id`, `cutoffs` read, `threshold`; NaN where the answer never stays away.
     """
-    rows = _spectral(records, ABLATIONS, "cutoff")
+    rows = spectral_rows(records, ABLATIONS, "cutoff").sort_values(["sample", "family"])
     found = []
     for (family, sample), part in rows.groupby(["family", "sample"], sort=False):
         part = part.sort_values("cutoff", ascending=family == "low_pass")
@@ -97,7 +96,7 @@ def attack_table(records: pd.DataFrame, rule: str = "paper") -> pd.DataFrame:
         `control_rate`, the flip rate of the noise, and the paired `difference` success - control, all with intervals;
         `p` of McNemar's test (a sample's control flips if any of its draws did) and `p_holm`; and `not_applicable`.
     """
-    rows = _attacks(records, rule)
+    rows = attack_rows(records, rule)
     keys = ["family", "eps", "target"]
     own, noise = rows[~rows.noise], rows[rows.noise]
     columns = {"samples": distinct("sample"), "images": distinct("image")}
@@ -124,7 +123,7 @@ def attack_table(records: pd.DataFrame, rule: str = "paper") -> pd.DataFrame:
 def trace_table(records: pd.DataFrame) -> pd.DataFrame:
     """The margin that an attack lowers, step by step, each step read as an 8-bit image: rows (`family`, `eps`, `step`)
     with `samples` and the mean `margin` with its interval. Step 0 is the clean image."""
-    rows = _spectral(records, ATTACKS, "eps", "trace", "target")
+    rows = spectral_rows(records, ATTACKS, "eps", "trace", "target")
     rows = rows[rows.target == ""]
     rows = rows.assign(step=rows.trace.map(lambda trace: list(range(len(trace))))).explode(["trace", "step"])
     rows["margin"] = rows.trace.astype(float)
@@ -142,7 +141,7 @@ def audit_table(records: pd.DataFrame) -> pd.DataFrame:
         (noise scaled by RMS has no such bound).
     """
     families = (*NOISE, *(f"{family}{end}" for family in ATTACKS for end in ("", "_noise")))
-    rows = _spectral(records, families, "scaling", "eps", "rms", "max_abs", "leakage", "leakage_8bit")
+    rows = spectral_rows(records, families, "scaling", "eps", "rms", "max_abs", "leakage", "leakage_8bit")
     rows["scaling"] = rows.scaling.fillna("max")
     rows["within"] = (rows.max_abs <= rows.eps + 0.5 + 1e-4).astype(float).where(rows.scaling == "max")
     index = _index(rows, families, "scaling", "eps")
@@ -152,49 +151,10 @@ def audit_table(records: pd.DataFrame) -> pd.DataFrame:
     return tabulate(rows, index, columns | {"within_share": average("within")}).reset_index()
 
 
-def band_test(records: pd.DataFrame, scaling: str = "rms", bound: float = BOUND) -> pd.DataFrame:
-    """Low-frequency dominance (H1) or cross-frequency sensitivity (H2)? Flip rate low - high, paired by sample.
-
-    Args:
-        scaling: `rms` compares bands at equal strength. bound: rates that differ by less count as the same.
-
-    Returns:
-        One row per eps and one over all (`eps` NaN): `samples`, `low_rate`, `high_rate`, their `difference` with its
-        95 % interval, the same as `difference_90` with its 90 % interval, `bound_rate`, and `verdict`:
-        `H2: equivalent` if the 90 % interval lies within the bound (two one-sided tests at 5 %); else
-        `H1: low flips more`, or `high flips more`, if the 95 % interval leaves zero out; else `undecided`; and
-        `nothing flips` where neither band flips any answer, which says nothing of either.
-    """
-    rows = _spectral(records, ("noise_low", "noise_high"), "scaling", "eps")
-    rows = rows[rows.scaling == scaling]
-    found = []
-    for eps in [*sorted(rows.eps.unique()), np.nan]:
-        part = rows if np.isnan(eps) else rows[rows.eps == eps]
-        pair = [part[part.family == f"noise_{band}"] for band in ("low", "high")]
-        wide = stats.paired_difference(*pair, "flip", "one", on="sample", cluster="image")
-        inner = stats.paired_difference(*pair, "flip", "one", on="sample", cluster="image", level=0.9)
-        row = {"eps": eps, "samples": wide["samples"], "low_rate": wide["first"], "high_rate": wide["second"]}
-        row |= {"difference": wide["difference"], "difference_low": wide["low"], "difference_high": wide["high"]}
-        row |= {"difference_90": wide["difference"], "difference_90_low": inner["low"]}
-        row |= {"difference_90_high": inner["high"], "bound_rate": bound}
-        found.append(row | {"verdict": _verdict(row)})
-    return pd.DataFrame(found)
-
-
-def _verdict(row: dict) -> str:
-    if row["low_rate"] == row["high_rate"] == 0:
-        return "nothing flips"
-    if -row["bound_rate"] < row["difference_90_low"] and row["difference_90_high"] < row["bound_rate"]:
-        return "H2: equivalent"
-    if row["difference_low"] > 0:
-        return "H1: low flips more"
-    return "high flips more" if row["difference_high"] < 0 else "undecided"
-
-
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _spectral(records: pd.DataFrame, families: Sequence[str], *names: str) -> pd.DataFrame:
+def spectral_rows(records: pd.DataFrame, families: Sequence[str], *names: str) -> pd.DataFrame:
     """The counted rows of the families, with these of their parameters (NaN where one has none), levels in greys."""
     require(records, "margin", "base_margin", "params")
     rows = rows_of(records, "margin", "base_margin").assign(at=np.arange(len(records)))
@@ -209,10 +169,10 @@ def _spectral(records: pd.DataFrame, families: Sequence[str], *names: str) -> pd
     return rows
 
 
-def _attacks(records: pd.DataFrame, rule: str) -> pd.DataFrame:
+def attack_rows(records: pd.DataFrame, rule: str) -> pd.DataFrame:
     """Attacks and their controls, `family` naming the attack: `noise`, `flip`, `success`."""
     families = [f"{family}{end}" for family in ATTACKS for end in ("", "_noise")]
-    rows = _spectral(records, families, "eps", "target", "label")
+    rows = spectral_rows(records, families, "eps", "target", "label")
     rows["noise"] = rows.family.str.endswith("_noise")
     rows["family"] = rows.family.str.removesuffix("_noise")
     base = records[records["family"] == "base"]

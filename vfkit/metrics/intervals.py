@@ -11,7 +11,7 @@ numbers and 1 for a single image that differs. What is then done differs by the 
   sign a few images decide; the same bound by images where no image differs.
 - `correlation`: a t interval on Fisher's z scale.
 
-`vfkit.metrics.coverage` simulates how often they hold the truth.
+`vfkit.workshop.coverage` simulates how often they hold the truth.
 """
 
 import numpy as np

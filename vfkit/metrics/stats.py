@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 from statsmodels.stats.contingency_tables import mcnemar as _mcnemar
-from statsmodels.stats.multitest import multipletests
 
 from vfkit.metrics.intervals import FEWEST, KINDS, LEVEL, interval
 
@@ -211,7 +210,10 @@ def holm(p) -> np.ndarray:
     adjusted = np.full(p.shape, np.nan)
     tested = ~np.isnan(p)
     if tested.any():
-        adjusted[tested] = multipletests(p[tested], method="holm")[1]
+        own = p[tested]
+        order, left = np.argsort(own, kind="stable"), np.arange(len(own), 0, -1)
+        own[order] = np.minimum(np.maximum.accumulate(own[order] * left), 1)
+        adjusted[tested] = own
     return adjusted
 
 

@@ -1,12 +1,15 @@
-"""The finding in a few sentences, computed from the records."""
+"""The findings of notebooks 01 and 02 in Markdown bullets, computed from tables by `vfkit.metrics.rules`."""
 
 import pandas as pd
 
+from vfkit.metrics import rules, stats
 from vfkit.metrics.drift import drift_table
 from vfkit.metrics.flips import accuracy_table, flip_table
 from vfkit.metrics.frames import need
 from vfkit.metrics.scaling import size_name
 from vfkit.perturb import HI_FAMILIES
+
+BETTER, WORSE = "it improves, fewer samples flip in the larger model", "it gets worse, more samples flip in the larger"
 
 
 def finding(
@@ -26,34 +29,44 @@ def finding(
     if not (records.family == "base").any():
         return f"No sample of {dataset} was read by {model}: see the errors."
     flips = flip_table(records).set_index("family")
-    sentences = [*_accuracy(records, model, dataset), *_flips(flips)]
+    lines = [*_accuracy(records, model, dataset), *_flips(flips)]
     if controls is not None and len(controls):
-        sentences += _inside(drift_table(records, vectors, controls))
+        lines += _inside(drift_table(records, vectors, controls))
     if "identity" in flips.index and flips.loc["identity"].instances:
-        sentences.append(
-            f"Reading the same pixels again flips {100 * flips.loc['identity'].IFR:.1f} %: the noise floor."
+        lines.append(
+            f"Reading the same pixels again flips {rules.shown(flips.loc['identity'], 'IFR')}: the noise floor."
         )
-    return " ".join(sentences)
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def scale_finding(
     table: pd.DataFrame, differences: pd.DataFrame, ranks: pd.DataFrame, flips: pd.DataFrame, models: pd.DataFrame
 ) -> str:
-    """Is a larger model more often right, and is it steadier? Do models agree on what flips most? A line each.
+    """Is a larger model more often right, and is it steadier? Do models agree on what flips most? Markdown bullets.
+
+    Verdicts are on IV, of the union, between sizes of one series; Holm's adjustment is over all such pairs.
 
     Args:
         table, differences, ranks: of `scale_summary`, `scale_differences`, `rank_agreement`; flips: `flip_table` by
             model. models: who takes part.
     """
     need(table, "table", "dataset", "samples")
+    pooled = differences[(differences["measure"] == "IV") & differences["family"].map(_is_pooled)]
+    pair = ["dataset", "smaller", "larger"]
+    pooled = pooled.groupby(pair, sort=False).tail(1)  # without a union, the one family there is
+    pooled = rules.decide(pooled, (WORSE, BETTER, ""))
     lines = []
     for dataset, own in table.groupby("dataset", sort=False):
         lines.append(_range(dataset, own))
-        of = {name: frame[frame["dataset"] == dataset] for name, frame in (("d", differences), ("r", ranks))}
+        of = {
+            name: frame[frame["dataset"] == dataset]
+            for name, frame in (("differences", differences), ("ranks", ranks), ("pooled", pooled))
+        }
         for series, group in models.groupby("series", sort=False):
-            lines.append(_series(series, group, of["d"][of["d"]["series"] == series]))
-        lines.append(_order(of["r"], flips[(flips["dataset"] == dataset) & flips["family"].isin(HI_FAMILIES)]))
-    return "\n".join(line for line in lines if line)
+            here = (of[name][of[name]["series"] == series] for name in ("differences", "pooled"))
+            lines.append(_series(series, group, *here))
+        lines.append(_order(of["ranks"], flips[(flips["dataset"] == dataset) & flips["family"].isin(HI_FAMILIES)]))
+    return "\n".join(f"- {line}" for line in lines if line)
 
 
 def _range(dataset: str, own: pd.DataFrame) -> str:
@@ -62,13 +75,12 @@ def _range(dataset: str, own: pd.DataFrame) -> str:
     for name, what in (("accuracy", "accuracy"), ("union_IV", "the share of samples that flip at least once")):
         if own[name].notna().any():
             low, high = own.loc[own[name].idxmin()], own.loc[own[name].idxmax()]
-            parts.append(
-                f"{what} goes from {_percent(low, name)} ({low.model}) to {_percent(high, name)} ({high.model})"
-            )
+            ends = (f"{rules.shown(row, name)} ({row.model})" for row in (low, high))
+            parts.append(f"{what} goes from {' to '.join(ends)}")
     return text + " and ".join(parts) + "."
 
 
-def _series(series: str, group: pd.DataFrame, differences: pd.DataFrame) -> str:
+def _series(series: str, group: pd.DataFrame, differences: pd.DataFrame, pooled: pd.DataFrame) -> str:
     """The largest model of a series against the smallest; between them, how many pairs say the same."""
     if not len(differences):
         return f"{series}: one size only, so nothing is said of scale." if len(group) else ""
@@ -78,17 +90,23 @@ def _series(series: str, group: pd.DataFrame, differences: pd.DataFrame) -> str:
     sizes = group.set_index("model")["params"].map(size_name)
     text = f"{series}: from {first.smaller} ({sizes[first.smaller]}) to {first.larger} ({sizes[first.larger]}), "
     text += f"{whole['times'].iloc[0]:.2g} times the size, "
-    pooled = differences[(differences["measure"] == "IV") & differences["family"].map(_is_pooled)]
-    pooled = pooled.groupby(pair, sort=False).tail(1)  # where there is no union, the one family there is
     iv = pooled[(pooled[pair] == first).all(axis=1)]
     overlay = whole[(whole["measure"] == "IFR") & (whole["family"] == "text_overlay")]
     wanted = {"accuracy": whole[whole["measure"] == "accuracy"], "IV": iv, "the text overlay's IFR": overlay}
-    text += ", ".join(f"{what} changes by {_points(row.iloc[0])}" for what, row in wanted.items() if len(row)) + "."
+    changes = (
+        f"{what} changes by {rules.shown(row.iloc[0], 'difference', unit=' points', signed=True)}"
+        for what, row in wanted.items()
+        if len(row)
+    )
+    text += ", ".join(changes) + "."
     if len(iv):
-        text += f" {_verdict(iv.iloc[0])}"
+        verdict = iv["verdict"].iloc[0]
+        text += f" Does robustness change with scale: {verdict} (n = {iv['images'].iloc[0]:,} images)."
     if len(pooled) > 1:
-        falls, rises = (pooled["difference_high"] < 0).sum(), (pooled["difference_low"] > 0).sum()
-        text += f" Of all {len(pooled)} pairs of sizes, IV's interval lies below zero in {falls}, above it in {rises}."
+        better, worse = ((pooled["verdict"] == word).sum() for word in (BETTER, WORSE))
+        text += (
+            f" Of all {len(pooled)} pairs of sizes, the larger model is steadier in {better}, less steady in {worse}."
+        )
     return text
 
 
@@ -96,29 +114,15 @@ def _is_pooled(family: str) -> bool:
     return family in HI_FAMILIES or family.startswith("union (")
 
 
-def _points(row: pd.Series) -> str:
-    value, low, high = (100 * row[name] for name in ("difference", "difference_low", "difference_high"))
-    return f"{value:+.1f} points" + (f" [{low:+.1f}, {high:+.1f}]" if low == low else "")
-
-
-def _verdict(iv: pd.Series) -> str:
-    if pd.isna(iv.difference_low):
-        return "Too few images to say whether robustness improves."
-    if iv.difference_high < 0:
-        return "Fewer samples flip in the larger model: robustness improves with scale here."
-    if iv.difference_low > 0:
-        return "More samples flip in the larger model: robustness gets worse with scale here."
-    return "The interval of IV's change includes zero: no improvement of robustness with scale is shown here."
-
-
 def _order(ranks: pd.DataFrame, flips: pd.DataFrame) -> str:
+    means = ranks[(ranks["model"] == "mean") & ranks["rho"].notna()]
+    means = means.assign(p_holm=stats.holm(means["p"]))
     sentences = []
     for kind, what in (("other", "different series"), ("same", "one series")):
-        for row in ranks[(ranks["model"] == "mean") & (ranks["series"] == kind)].itertuples():
-            if row.rho == row.rho:
-                bounds = f" [{row.rho_low:.2f}, {row.rho_high:.2f}]" if row.rho_low == row.rho_low else ""
-                pairs = f"{row.pairs} pair{'s' * (row.pairs > 1)} of models of {what}"
-                sentences.append(f"{row.rho:.2f}{bounds} over {pairs}")
+        for row in means[means["series"] == kind].itertuples():
+            shared = "shared beyond chance" if row.p_holm < rules.ALPHA else "not shown to be shared"
+            pairs = f"{row.pairs} pair{'s' * (row.pairs > 1)} of models of {what}"
+            sentences.append(f"{row.rho:.2f} over {pairs} ({shared}, p = {row.p_holm:.3f})")
     text = f"The order of the perturbations agrees with a mean rank correlation of {', and '.join(sentences)}. "
     moved = flips[flips["IFR"] > 0]
     if not len(moved):
@@ -132,7 +136,7 @@ def _accuracy(records: pd.DataFrame, model: str, dataset: str) -> list[str]:
     row = accuracy_table(records).set_index(["family", "category"]).loc[("base", "all")]
     if not row.samples:
         return [f"None of the samples of {dataset} has a known answer."]
-    right, chance = _percent(row, "accuracy"), f"{100 * row.chance:.0f} %"
+    right, chance = rules.shown(row, "accuracy"), f"{100 * row.chance:.0f} %"
     return [f"On {int(row.samples):,} samples of {dataset}, {model} answers {right} rightly, where chance is {chance}."]
 
 
@@ -141,13 +145,13 @@ def _flips(flips: pd.DataFrame) -> list[str]:
     for family in flips.index[flips.index.str.startswith("union")]:
         row = flips.loc[family]
         sentences.append(
-            f"Of {int(row.instances):,} changes meant to keep the meaning, {_percent(row, 'IFR')} flip the answer, and "
-            f"{_percent(row, 'IV')} of the samples flip at least once."
+            f"Of {int(row.instances):,} changes meant to keep the meaning, {rules.shown(row, 'IFR')} flip the "
+            f"answer, and {rules.shown(row, 'IV')} of the samples flip at least once."
         )
     single = flips[~flips.index.str.startswith("union") & (flips.index != "identity") & (flips.instances > 0)]
     if len(single) and single.IFR.max() > 0:
         worst = single.loc[single.IFR.idxmax()]
-        sentences.append(f"What flips it most is {worst.name.replace('_', ' ')}: {_percent(worst, 'IFR')}.")
+        sentences.append(f"What flips it most is {worst.name.replace('_', ' ')}: {rules.shown(worst, 'IFR')}.")
     return sentences
 
 
@@ -160,11 +164,6 @@ def _inside(drift: pd.DataFrame) -> list[str]:
     return [
         f"Where the answer stays, the state before an open answer still moves {kept.percent_same_question:.0f} % as "
         "far as another image under the same question moves it; "
-        f"{_percent(every, 'hidden')} of all changes keep the answer and yet move that state further than the closest "
-        "twentieth of other images does: hidden instability."
+        f"{rules.shown(every, 'hidden')} of all changes keep the answer and yet move that state further than the "
+        "closest twentieth of other images does: hidden instability."
     ]
-
-
-def _percent(row: pd.Series, name: str) -> str:
-    value, low, high = (100 * row[column] for column in (name, f"{name}_low", f"{name}_high"))
-    return f"{value:.1f} %" + (f" [{low:.1f}, {high:.1f}]" if low == low else "")

@@ -1,41 +1,39 @@
-"""Does drift cause hallucination? A verdict on yes/no records by stated criteria (HI 7).
+"""Does drift cause hallucination? A verdict on yes/no records by stated criteria (HI 7; METHODS 12).
 
-HI reads the fall of false positives under perturbation as a drift to the language prior. That reading needs more than
-the fall itself: the prior has to say No where the model hallucinated, and the margins have to move its way.
+HI reads the fall of hallucinations under perturbation as a drift to the language prior. Two things mimic it:
+
+- *selection*: hallucinations are picked for a high margin on the base image, so they fall on any other image. What
+  arises anew is the contrast: Yes -> No is counted against No -> Yes over all questions whose truth is No;
+- *shift*: if every answer leans further to No, hallucinations fall first, as their margins are small. The contrast is
+  with questions whose truth is Yes and whose margin is as high. Margins are matched by the mean of base and perturbed
+  image, which treats both alike (Oldham 1962): matched by the base margin, each group falls back to its own mean.
+
+So suppression of fragile visual evidence needs three things: the blank image says No, hallucinations fall on balance,
+and they fall more than hits of the same margin.
 """
 
 import numpy as np
 import pandas as pd
 
-from vfkit.metrics import stats
-from vfkit.metrics.pope import (
-    FILL,
-    HALLUCINATION,
-    HIT,
-    MIN_GAP,
-    pope_rows,
-    pope_table,
-    prior_drift_table,
-    prior_table,
-    require_fill,
-)
+from vfkit.metrics import rules, stats
+from vfkit.metrics.frames import pooled_family
+from vfkit.metrics.pope import FILL, HALLUCINATION, MIN_GAP, pope_rows, pope_table, prior_table, require_fill
 
-IGNORED = 0.95  # share of questions that base and blank answer alike, from which on the image counts as ignored
-FEWEST = 6  # images with hallucinations; with fewer the signed-rank test cannot reach p < 0.05
+IGNORED = 0.8  # share of questions that base and blank answer alike, above which the image counts as ignored
+BINS = 8  # of margins, by quantiles of the questions whose truth is No
+ALIKE = 0.25  # share of the false-positive rate within which it counts as unchanged
 CRITERIA = {
-    "ignored": f"of all questions, the share whose yes-no margins with and without image lie within {MIN_GAP} nats "
-    f"is at least {IGNORED:.0%}",
+    "ignored": f"of all questions, the share whose yes-no margins with and without image lie within {MIN_GAP} nats is "
+    f"above {IGNORED:.0%}",
     "prior_yes": "of the hallucinations, the share to which the blank image says Yes, too, is above one half",
     "prior_no": "of the hallucinations, the share to which the blank image says Yes, too, is below one half",
-    "towards": "of the hallucinations, the median movement of perturbed margins is towards the blank image's "
-    "(0: none, 1: all the way), and the test against no movement has p < 0.05",
-    "fragile": "hallucinations flip more often than hits: flip rate of the one minus that of the other is above 0",
-}
-
-_FAILED = {
-    "prior_no": "most of them are not answered No without the image (Yes to {} %)",
-    "towards": "perturbed margins do not move towards the prior beyond chance ({} % of the way)",
-    "fragile": "they do not flip more often than hits (difference {} points)",
+    "fall": "of all questions whose truth is No, fewer are answered Yes on perturbed than on base images: base minus "
+    "perturbed false-positive rate is above 0",
+    "unchanged": f"false-positive rates of base and perturbed images differ by less than {ALIKE:.0%} of their mean, "
+    f"although answers change on {rules.EVENTFUL} images or more",
+    "hits_fall": "at the margins of hallucinations, truths are lost as well: Yes -> No minus No -> Yes, as a share of "
+    "the instances whose truth is Yes, is above 0",
+    "fragile": "at the same margins, that share is larger where the truth is No than where it is Yes",
 }
 
 
@@ -46,8 +44,8 @@ def verdict_table(
 
     Returns:
         One row per criterion: `name`, `criterion` in words, `value` with its 95 % interval (`low`, `high`), `questions`
-        and `images` it rests on, and whether it `holds`: the whole interval lies on the named side (the value itself
-        for `ignored`): `yes`, `no`, or `undecided` where fewer than `FEWEST` images have hallucinations.
+        and `images` it rests on, `p_holm` (adjusted over prior, fall, hits_fall and fragile), and whether it `holds`:
+        `yes`, `no` where the opposite is shown, else `undecided`. `unchanged` holds, or is undecided.
         Perturbed means the union of HI's families, or the only one there is.
 
     Raises:
@@ -58,39 +56,38 @@ def verdict_table(
     if (fill, "all") not in priors.index:
         raise ValueError("there are no yes/no questions with a known answer among these records")
     rows = pope_rows(records, samples, fill)
-    union = (
-        sorted(rows.family[rows.family.str.startswith("union (")].unique())
-        or sorted(set(rows.family) - {"identity"})[-1:]
-    )
-    rows = rows[rows.family.isin(union)]
-    drift = prior_drift_table(records, samples, fill, min_gap).set_index(["case", "family"])
-    drift = drift.loc[(HALLUCINATION, union[0])] if union else None
-    all_, wrong = (priors.loc[(fill, group)] for group in ("all", HALLUCINATION))
-    cases = {case: rows.case == case for case in (HALLUCINATION, HIT)}
-    parts = [part.astype(float) for own in cases.values() for part in (own & rows.flip, own)]
-    fragile = stats.difference(*parts, rows.image)
-    images = rows[cases[HALLUCINATION]].image.nunique()
-    found = [
-        ("ignored", *_estimate(all_, "near_rate"), all_.questions, rows.image.nunique()),
-        ("prior_yes", *_estimate(wrong, "blank_yes_rate"), wrong.questions, images),
-        ("prior_no", *_estimate(wrong, "blank_yes_rate"), wrong.questions, images),
-        ("towards", *((np.nan,) * 3 if drift is None else _estimate(drift, "drift")), wrong.questions, images),
-        ("fragile", *(fragile.iloc[0][["value", "low", "high"]] if len(fragile) else (np.nan,) * 3), wrong.questions,
-         images),
-    ]  # fmt: skip
-    table = pd.DataFrame(found, columns=["name", "value", "low", "high", "questions", "images"])
-    table = table.astype({"questions": int, "images": int})
+    rows = rows[rows.family.isin(pooled_family(rows.family) or sorted(set(rows.family) - {"identity"})[-1:])]
+    near = priors.loc[(fill, "all")]
+    false, matched = rows[~rows.true], _matched(rows)
+    wrong = rows[(rows.case == HALLUCINATION) & rows.m_blank.notna()].drop_duplicates("sample")
+    one = np.ones(len(wrong))
+    prior = _against(wrong.m_blank > 0, one, 0.5 * one, wrong)
+    fall = _against(false.said, np.ones(len(false)), false.says, false, ALIKE)
+    true = matched[matched.true]
+    hits = _against(true.weight * true.said, true.weight, true.weight * true.says, true)
+    found = {"prior": prior, "fall": fall, "hits_fall": hits, "fragile": _fragile(matched)}
+    tests = rules.decide(pd.DataFrame(found.values(), index=list(found)), ("yes", "no", "yes"))
+    tests["low"], tests["high"], tests["value"] = tests.difference_low, tests.difference_high, tests.difference
+    ends = ["value", "low", "high"]
+    if len(wrong):
+        tests.loc["prior", ends] = stats.rate(wrong.m_blank > 0, one, wrong.image).iloc[0][ends].to_numpy()
+    tests = pd.concat([tests, tests.loc[["fall"]].set_axis(["unchanged"])])
+    held = tests.apply(lambda row: {1: "yes", -1: "no", 0: "undecided"}[rules.side(row)], axis=1)
+    moved = false.image[false.said != false.says].nunique()
+    held["unchanged"] = "yes" if tests.alike["unchanged"] and moved >= rules.EVENTFUL else "undecided"
+    flipped = {"yes": "no", "no": "yes", "undecided": "undecided"}
+    ignored = "yes" if near.near_rate_low > IGNORED else "no" if near.near_rate_high < IGNORED else "undecided"
+    counts = {"prior": wrong, "fall": false, "unchanged": false, "hits_fall": true, "fragile": matched}
+    table = [["ignored", near.near_rate, near.near_rate_low, near.near_rate_high, near.questions, rows.image.nunique(),
+              np.nan, ignored]]  # fmt: skip
+    for name in list(CRITERIA)[1:]:
+        own = "prior" if name.startswith("prior") else name
+        part, row = counts[own], tests.loc[own]
+        holds = flipped[held[own]] if name == "prior_no" else held[own]
+        table.append([name, *row[ends], part["sample"].nunique(), part.image.nunique(), row.p_holm, holds])
+    columns = ["name", "value", "low", "high", "questions", "images", "p_holm", "holds"]
+    table = pd.DataFrame(table, columns=columns).astype({"questions": int, "images": int})
     table.insert(1, "criterion", table.name.map(CRITERIA))
-    low, high, value = (table.set_index("name")[column] for column in ("low", "high", "value"))
-    holds = {
-        "ignored": value.ignored >= IGNORED,
-        "prior_yes": low.prior_yes > 0.5,
-        "prior_no": high.prior_no < 0.5,
-        "towards": low.towards > 0 and drift is not None and drift.p < 0.05,
-        "fragile": low.fragile > 0,
-    }
-    said = {name: images >= FEWEST for name in CRITERIA} | {"ignored": value.notna().ignored}
-    table["holds"] = [("yes" if holds[name] else "no") if said[name] else "undecided" for name in table.name]
     return table
 
 
@@ -102,61 +99,104 @@ def verdict(
     fill: str = FILL,
     min_gap: float = MIN_GAP,
 ) -> str:
-    """In plain words, from the data alone: suppression of fragile visual evidence, language bias, or neither.
+    """The verdict in plain words, from the data alone.
 
-    - The image is ignored if `ignored` holds: then prior and prediction are one, the extreme of language bias.
+    - The image is ignored: `ignored`. Prior and prediction are one, the extreme of language bias.
     - Language bias: `prior_yes`. The model would have said Yes without the image.
-    - Suppression of fragile visual evidence: `prior_no`, `towards` and `fragile`. What the model saw made it say Yes,
-      and perturbation takes that away, from hallucinations sooner than from hits.
-    - Neither: what is left. Undecided: hallucinations on fewer than `FEWEST` images.
+    - Suppression of fragile visual evidence: `prior_no`, `fall` and `fragile`.
+    - A shift towards No: `fall` and `hits_fall`, but not `fragile`.
+    - Selection: `unchanged`. As many hallucinations arise as are lost.
+    - Undecided: all else, with what is missing.
     """
     table = verdict_table(records, samples, fill, min_gap).set_index("name")
     base = pope_table(records, samples).set_index(["category", "family"]).loc[("all", "base")]
     priors = prior_table(records, samples, min_gap).set_index(["fill", "group"]).loc[(fill, "all")]
-    says = f" and says Yes to {_percent(base, 'FPR')} of those whose truth is No"
-    false_yes = says if base.FPR == base.FPR else ""  # there may be none
+    says = f" and says Yes to {rules.shown(base, 'FPR')} of those whose truth is No"
     where = "Without image" if fill == "none" else f"On a {fill} image"
     start = (
-        f"On {int(base.questions):,} yes/no questions of {dataset}, {model} is right in {_percent(base, 'accuracy')}"
-        f"{false_yes}. {where} it says Yes to "
-        f"{_percent(priors, 'blank_yes_rate')} of all questions. Verdict: "
+        f"On {int(base.questions):,} yes/no questions of {dataset}, {model} is right in {rules.shown(base, 'accuracy')}"
+        f"{says if base.FPR == base.FPR else ''}. {where} it says Yes to "
+        f"{rules.shown(priors, 'blank_yes_rate')} of all questions. Verdict: "
     )
-    holds, wrong = table.holds == "yes", table.loc["prior_yes"]
+    return start + verdict_words(table, min_gap)
+
+
+def verdict_words(table: pd.DataFrame, min_gap: float = MIN_GAP) -> str:
+    """What a verdict table (indexed by `name`) amounts to; the verdict's name ends at the first full stop."""
+    holds = table.holds.to_dict()
+    of = {
+        name: rules.shown(row, "value")
+        for name, row in table.rename(columns={"low": "value_low", "high": "value_high"}).iterrows()
+    }
+    wrong = table.loc["prior_yes"]
     n = f"{wrong.questions} hallucination{'' if wrong.questions == 1 else 's'} on {wrong.images} image"
     n += "" if wrong.images == 1 else "s"
-    if holds.ignored:
-        return start + (
+    if holds["ignored"] == "yes":
+        return (
             "the image is ignored. Prior and prediction are the same: with and without the image the margins agree "
-            f"within {min_gap} nats in {_percent(priors, 'near_rate')} of the questions. What the model answers is "
-            "language bias alone."
+            f"within {min_gap} nats in {of['ignored']} of the questions. What the model answers is language bias alone."
         )
-    if wrong.images < FEWEST:
-        return start + f"undecided. Found: {n}; by fewer than {FEWEST} images nothing can be said of causes."
-    if holds.prior_yes:
-        return start + f"language bias. To {_cell(wrong, 100)} % of its {n} the model says Yes without the image, too."
-    if holds.prior_no and holds.towards and holds.fragile:
-        return start + (
-            f"suppression of fragile visual evidence. Without the image the model would say Yes to {_cell(wrong, 100)} "
-            f"% of its {n} only; perturbed, their margins move {_cell(table.loc['towards'])} of the way to where they "
-            f"would be without it, and they flip more often than hits, by {_cell(table.loc['fragile'], 100)} points."
+    if wrong.images < rules.EVENTFUL:
+        return f"undecided. Found: {n}; by fewer than {rules.EVENTFUL} images nothing can be said of causes."
+    if holds["prior_yes"] == "yes":
+        return f"language bias. To {of['prior_yes']} of its {n} the model says Yes without the image, too."
+    prior = f"Without the image the model would say Yes to {of['prior_yes']} of its {n}"
+    fall = f"the false-positive rate falls by {of['fall']} on perturbed images"
+    matched = f"at the margins of hallucinations, {of['hits_fall']} of true answers are lost on balance"
+    if holds["fall"] == "yes":
+        if holds["prior_no"] == holds["fragile"] == "yes":
+            return (
+                f"suppression of fragile visual evidence. {prior}; {fall}, what arises anew deducted, and more than "
+                f"that of hits at the same margins, by {of['fragile']}."
+            )
+        if holds["hits_fall"] == "yes" and holds["fragile"] != "yes":
+            more = ", even more than hallucinations" if holds["fragile"] == "no" else ""
+            return f"a shift towards No of all answers. {fall[0].upper()}{fall[1:]}, and {matched}{more}."
+    elif holds["fall"] == "no":
+        return f"no suppression. There are more hallucinations on perturbed images, by {of['fall'].replace('-', '')}."
+    elif holds["unchanged"] == "yes":
+        return (
+            "selection. Hallucinations flip, but as many arise: the false-positive rate stays as it is (base minus "
+            f"perturbed {of['fall']}). A group picked for its high margins falls back by itself."
         )
-    failed = [text.format(_cell(table.loc[name], 100)) for name, text in _FAILED.items() if not holds[name]]
-    return start + (
-        f"neither. Of {n}, it is not shown that the model says Yes to most without the image, nor that perturbation "
-        f"takes weak evidence away: {'; '.join(failed)}."
-    )
+    missing = {
+        "prior_no": f"what the model would say of hallucinations without the image (Yes to {of['prior_yes']})",
+        "fall": f"whether they become fewer on balance (base minus perturbed false-positive rate {of['fall']})",
+        "fragile": f"whether they are lost more than hits of the same margins (difference {of['fragile']})",
+    }
+    open_ones = [text for name, text in missing.items() if holds[name] == "undecided"]
+    return f"undecided. Of {n}, it is not settled {'; nor '.join(open_ones)}."
 
 
-def _estimate(row: pd.Series, name: str) -> tuple[float, float, float]:
-    return row[name], row[f"{name}_low"], row[f"{name}_high"]
+def _against(events, trials, other, rows: pd.DataFrame, bound: float = 0.0) -> dict:
+    """`rules.of_images` of two counts on the same rows."""
+    sums = pd.DataFrame({"events": events, "trials": trials, "other": other}, dtype=float)
+    sums = sums.groupby(rows.image.to_numpy()).sum()
+    return rules.of_images(sums.events, sums.trials, sums.other, sums.trials, bound)
 
 
-def _percent(row: pd.Series, name: str) -> str:
-    value, low, high = (100 * one for one in _estimate(row, name))
-    return f"{value:.1f} %" + (f" [{low:.1f}, {high:.1f}]" if low == low else "")
+def _matched(rows: pd.DataFrame) -> pd.DataFrame:
+    """Instances answered Yes on base or perturbed image, `weight` giving those whose truth is Yes the mean margins of
+    those whose truth is No; bins in which only one truth occurs are left out."""
+    rows = rows[rows.said | rows.says]
+    level = (rows.m + rows.m_base) / 2
+    false = level[~rows.true]
+    if false.empty or rows.true.sum() == 0:
+        return rows.assign(weight=1.0).iloc[:0]
+    edges = np.unique(np.quantile(false, np.linspace(0, 1, BINS + 1)))
+    bins = pd.Series(np.searchsorted(edges, level, side="right"), index=rows.index).clip(upper=len(edges) - 1)
+    bins = bins.where(level.between(edges[0], edges[-1]), 0)
+    counts = pd.crosstab(bins, rows.true).reindex(columns=[False, True], fill_value=0).drop(index=0, errors="ignore")
+    counts = counts[(counts > 0).all(axis=1)]
+    weight = bins.map(counts[False] / counts[True]).where(rows.true, 1.0)
+    return rows.assign(weight=weight)[bins.isin(counts.index)]
 
 
-def _cell(row: pd.Series, scale: float = 1) -> str:
-    value, low, high = (scale * row[name] for name in ("value", "low", "high"))
-    digits = 1 if scale > 1 else 2
-    return f"{value:.{digits}f}" + (f" [{low:.{digits}f}, {high:.{digits}f}]" if low == low else "")
+def _fragile(matched: pd.DataFrame) -> dict:
+    """Net losses of Yes where the truth is No against those where it is Yes, at matched margins."""
+    net = matched.weight * (matched.said.astype(float) - matched.says.astype(float))
+    sides = [(~matched.true).astype(float) * matched.weight, matched.true * matched.weight]
+    frame = pd.DataFrame({0: net * ~matched.true, 1: sides[0], 2: net * matched.true, 3: sides[1]}, dtype=float)
+    frame["moved"] = matched.said != matched.says
+    sums = frame.groupby(matched.image.to_numpy()).sum()
+    return rules.of_images(*(sums[i] for i in range(4))) | {"eventful": int((sums.moved > 0).sum())}

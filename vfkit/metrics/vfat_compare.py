@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from vfkit.judge import OUTCOMES
-from vfkit.metrics import stats
+from vfkit.metrics import rules, stats
 from vfkit.metrics.frames import need
 from vfkit.metrics.vfat import (
     ALL,
@@ -29,6 +29,7 @@ from vfkit.metrics.vfat import (
 
 PAIRS = tuple(combinations(LEVELS, 2))
 _SUMS = ["vision", "bias", "one"]
+_DESIGN = ("L0", "L1", "L2", "L3")
 
 
 def vfat_transitions(
@@ -87,7 +88,8 @@ def vfat_differences(
 
     Returns:
         One row per reading, rule, group of `by` (and `all`) and `measure`: `n` questions in common, `items`, `first`,
-        `second`, `delta` = first - second with its paired interval, and `apart`: the interval excludes 0.
+        `second`, `delta` = first - second with its paired interval, `p` of swapping both sides' answers within items,
+        `p_holm`, adjusted over all rows of a reading and rule, and `apart`: interval and test both exclude 0.
     """
     for side in (first, second):
         need(side, "answers", *ANSWER, *by)
@@ -105,14 +107,20 @@ def vfat_differences(
         if right is None:  # a column of `by` that is not the question's own
             continue
         for measure in measures:
-            row = stats.paired_of_sums(left, right, _SUMS, SHARES[measure], "question", cluster_column(cluster))
+            unit = cluster_column(cluster)
+            row = stats.paired_of_sums(left, right, _SUMS, SHARES[measure], "question", unit)
             n = row.pop("samples")
             row |= {"delta": row.pop("difference"), "delta_low": row.pop("low"), "delta_high": row.pop("high")}
-            apart = bool(row["delta_low"] > 0 or row["delta_high"] < 0)
+            right = right.assign(**{unit: right["question"].map(left.set_index("question")[unit])})
+            sums = [side.groupby(unit)[_SUMS].sum().sort_index().T for side in (left, right)]
+            row["p"] = rules.swaps(*sums, SHARES[measure])
             who = dict(zip(keys, group, strict=True)) | {"measure": measure, "n": n, "items": left["item"].nunique()}
-            found.append(who | row | {"apart": apart})
-    columns = [*keys, "measure", "n", "items", "first", "second", "delta", "delta_low", "delta_high"]
-    return in_order(pd.DataFrame(found, columns=[*columns, "apart"]), [*keys, "measure"])
+            found.append(who | row)
+    columns = [*keys, "measure", "n", "items", "clusters", "first", "second", "delta", "delta_low", "delta_high", "p"]
+    table = in_order(pd.DataFrame(found, columns=columns), [*keys, "measure"])
+    adjusted = table.groupby(["reading", "rule"], sort=False)["p"].transform(stats.holm)
+    table = table.assign(p_holm=adjusted.astype(float))
+    return table.assign(apart=[rules.side(row, "delta") != 0 for row in table.to_dict("records")])
 
 
 def vfat_pressure(answers: pd.DataFrame, cluster: str = "item") -> pd.DataFrame:
@@ -127,8 +135,47 @@ def vfat_pressure(answers: pd.DataFrame, cluster: str = "item") -> pd.DataFrame:
         told, neutral = (own[own["level"] == level].assign(level="L3 - L1") for level in ("L3", "L1"))
         table = vfat_differences(told, neutral, ["format"], cluster=cluster)
         tables.append(table.assign(model=model))
+    tables = tables or [vfat_differences(answers, answers, ["format"], cluster=cluster).assign(model="")]
     table = pd.concat(tables, ignore_index=True)
     return table[["model", *(name for name in table if name != "model")]]
+
+
+def vfat_interaction(answers: pd.DataFrame, cluster: str = "item") -> pd.DataFrame:
+    """Do common sense and a misleading sentence add up? A 2 x 2 design over the image and the prompt.
+
+    L0 is the ordinary image with the neutral prompt, L1 the atypical image, L2 the asserted sentence, L3 both. Only
+    items that were answered at all four levels count.
+
+    Returns:
+        One row per model, reading, rule and format (and `all`): `n` items by format, `items`; accuracies `L0` to `L3`;
+        the effect of the `image` (L1 - L0), of the `sentence` (L2 - L0) and of `both` (L3 - L0); `interaction` = both -
+        image - sentence with its interval, `p` of the sign-flip test over items, `p_holm` over the table, and the
+        `verdict`: `worse together` (below 0), `better together`, or undecided.
+    """
+    need(answers, "answers", *ANSWER)
+    own = answers[answers["level"].isin(_DESIGN)].assign(model=_models(answers))
+    keys = ["model", *(name for name in source_columns(own) if name != "model"), "format"]
+    unit = cluster_column(cluster)
+    wide = own.pivot_table(index=[*keys, "item"], columns="level", values="vision", aggfunc="first")
+    wide = wide.reindex(columns=list(_DESIGN)).dropna().reset_index()
+    image = own.drop_duplicates([*keys, "item"])[[*keys, "item", unit]]
+    wide = with_pooled(wide.merge(image, on=[*keys, "item"]) if unit != "item" else wide, ["format"])
+    found = []
+    for group, part in wide.groupby(keys, sort=False):
+        share = part[list(_DESIGN)].mean()
+        row = dict(zip(keys, group, strict=True)) | {"n": len(part), "items": part["item"].nunique()} | share.to_dict()
+        row |= {"image": share.L1 - share.L0, "sentence": share.L2 - share.L0, "both": share.L3 - share.L0}
+        one = np.ones(len(part))
+        half = stats.difference((part.L3 + part.L0) / 2, one, (part.L1 + part.L2) / 2, one, part[unit]).iloc[0]
+        ends = {"interaction": "value", "interaction_low": "low", "interaction_high": "high"}
+        row |= {name: 2 * half[end] for name, end in ends.items()}
+        moves = (part.L3 + part.L0 - part.L1 - part.L2).groupby(part[unit]).sum()
+        found.append(row | {"images": int(half["clusters"]), "p": rules.sign_flips(moves)})
+    table = pd.DataFrame(found, columns=[*keys, "n", "items", "images", *_DESIGN, "image", "sentence", "both",
+                                         "interaction", "interaction_low", "interaction_high", "p"])  # fmt: skip
+    table = table.assign(difference_low=table.interaction_low, difference_high=table.interaction_high)
+    table = rules.decide(table, ("better together", "worse together", ""))
+    return in_order(table.drop(columns=["difference_low", "difference_high"]), keys)
 
 
 def vfat_scaling(

@@ -103,7 +103,7 @@ def vfat_moves(answers: pd.DataFrame, records: pd.DataFrame) -> pd.DataFrame:
     pair = sides[0].merge(sides[1], on=keys, suffixes=("", "_told"))
     base = records.loc[records["family"] == "base"].set_index("sample_id")["image_id"]
     same = pair["sample_id"].map(base).eq(pair["sample_id_told"].map(base))
-    pair = pair[same].reset_index(drop=True)
+    pair = pair[same].sort_values(["format", "item"], ignore_index=True)
     words = [pair[name].str.strip().str.casefold() for name in ("answer", "answer_told")]
     kept = pair["outcome"].eq(pair["outcome_told"]) & (pair["outcome"].ne("other") | words[0].eq(words[1]))
     names = {"sample_id": "first_id", "sample_id_told": "second_id", "outcome": "first", "outcome_told": "second"}

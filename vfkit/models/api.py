@@ -1,4 +1,4 @@
-"""Hosted models: asked over an OpenAI-compatible endpoint, they give answers, and neither scores nor states."""
+"""Hosted models behind an OpenAI-compatible endpoint: they give answers, but no scores and no states."""
 
 import base64
 from collections import Counter
@@ -27,7 +27,7 @@ _OURS = ("base_url", "base_url_env", "model", "key_env", "request")  # of a regi
 class HostedModel:
     """A model that is asked over the network: a `vfkit.readout.Reader` without scores and states.
 
-    Its answers are kept in `<answers>/<name>.jsonl` and asked for once, whatever study wants them.
+    Its answers are stored in `<answers>/<name>.jsonl` and requested once for all studies.
     """
 
     def __init__(self, name: str, chat: Chat, fingerprint: str):
@@ -41,10 +41,10 @@ class HostedModel:
         self, requests: Sequence[Request], probes: bool = False, batch_tokens: int = BATCH_TOKENS
     ) -> list[Readout | Exception]:
         """Readouts in the order of the requests: `texts["mcq"]` is the answer to the sample's own prompt, `named` the
-        option that it names. Where a request fails its exception stands in the readout's place.
+        option that it names. A failed request gives its exception.
 
         Args:
-            probes, batch_tokens: of no effect: there are no states to give, and no batches.
+            probes, batch_tokens: without effect: there are no states and no batches.
 
         Raises:
             ModelUnavailable: the endpoint refuses the key or the model, or does not answer at all.
@@ -61,10 +61,10 @@ class HostedModel:
 
 
 def load_hosted(name: str, answers: str | Path = ANSWERS) -> HostedModel:
-    """A hosted model by its name in params/models.yaml; its key is read from the environment.
+    """Load a hosted model by its name in params/models.yaml; its key is read from the environment.
 
     Args:
-        answers: folder in which its answers are kept.
+        answers: folder in which its answers are stored.
 
     Raises:
         ModelUnavailable: no key, no client, or not a hosted model.
@@ -74,7 +74,7 @@ def load_hosted(name: str, answers: str | Path = ANSWERS) -> HostedModel:
 
 
 def endpoint(name: str) -> Endpoint:
-    """Where and how a hosted model of params/models.yaml is asked; raises like `load_hosted`."""
+    """Return the endpoint of a hosted model in params/models.yaml; raises like `load_hosted`."""
     spec = find(name)
     if spec.api is None:
         raise ModelUnavailable(f"model {name!r} is not hosted: its entry in params/models.yaml has no `api` fields")
@@ -87,7 +87,7 @@ def endpoint(name: str) -> Endpoint:
 
 
 def conversation(sample: Sample, images: tuple[Image, ...]) -> Messages:
-    """The sample's prompt as every model gets it, its images as lossless data URLs at their places."""
+    """Make the sample's prompt as every model gets it, with its images as lossless data URLs at their places."""
     left = iter(images)
     turns = prompts.user_turn(prompts.text(sample, sample.prompt), len(images), sample.question)
     return [
@@ -97,7 +97,7 @@ def conversation(sample: Sample, images: tuple[Image, ...]) -> Messages:
 
 
 def image_part(image: Image) -> dict[str, Any]:
-    """An image as a part of a message."""
+    """Encode an image as a part of a message."""
     url = f"data:image/png;base64,{base64.b64encode(to_png(image)).decode()}"
     return {"type": "image_url", "image_url": {"url": url}}
 

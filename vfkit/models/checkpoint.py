@@ -1,4 +1,4 @@
-"""What a checkpoint's folder holds, before anything is loaded: its config, whether its files are whole, its digest."""
+"""Checks of a checkpoint's folder before loading: its config, whether its files are complete, its digest."""
 
 import hashlib
 import json
@@ -21,10 +21,10 @@ _CONVERTED = {
 
 
 def read_config(name: str, folder: Path) -> dict[str, Any]:
-    """config.json as it stands.
+    """Read config.json.
 
     Raises:
-        ModelUnavailable: there is none, or it is damaged.
+        ModelUnavailable: it is missing or damaged.
     """
     file = folder / "config.json"
     try:
@@ -59,7 +59,7 @@ def check_architecture(name: str, folder: Path, known: Any) -> None:
 
 
 def check_files(name: str, folder: Path) -> None:
-    """Refuse weights that are missing, cut off, or not weights at all, in one line and before they are read.
+    """Refuse weights that are missing, cut off, or not weights, in one line and before they are read.
 
     Raises:
         ModelUnavailable: says which file, and what to do.
@@ -92,7 +92,7 @@ def weight_bytes(folder: Path) -> int:
 
 
 def digest(folder: Path, *settings: str) -> str:
-    """Digest of everything in a folder that makes the model what it is, and of how it is loaded."""
+    """Digest of all files of a model in a folder, and of how it is loaded."""
     whole = hashlib.sha256(" ".join(settings).encode())
     for file in sorted(folder.iterdir()):
         if file.suffix in _OF_THE_MODEL and file.name not in _NOT_THE_MODEL:
@@ -115,7 +115,7 @@ def _lfs(file: Path) -> str:
 
 
 def _cut_off(file: Path) -> str | None:
-    """Why a safetensors file is not whole; None where it is."""
+    """Say why a safetensors file is not complete; None if it is."""
     there = file.stat().st_size
     try:
         with file.open("rb") as opened:

@@ -1,4 +1,4 @@
-"""What a model would take, from its configs only: parameters, memory, tokens of an image. No weights are needed."""
+"""Estimates from a model's configs, without weights: parameters, memory, tokens of an image."""
 
 import json
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ from vfkit.models.registry import BYTES, ModelUnavailable, Spec, files, find, re
 
 @dataclass(frozen=True)
 class DryRun:
-    """What a model would take.
+    """Result of `dry_run`.
 
     Args:
         params: number of parameters.
         gigabytes: memory of its weights by dtype, in units of 1e9 bytes.
         size: (width, height) of the image asked about, in pixels.
-        tokens: how many tokens such an image takes; None where `reason` says why that is not known.
+        tokens: tokens of such an image; None if not known, for the `reason` given.
         source: where the figures are from.
     """
 

@@ -40,8 +40,8 @@ class VLM:
 
     A `vfkit.readout.Reader`. `counters` counts what was done with it: `encodes` (images through the vision encoder),
     `prefills` (image prefixes through the language model) and `forwards` (passes, those that decode included).
-    `max_new_tokens` is the length at which generated answers are cut off. `revision` is the hub's commit that its files
-    come from, `quantization` the `quantization_config` of its checkpoint; None where there is none.
+    `max_new_tokens` limits generated answers. `revision` is the hub's commit that its files
+    come from, `quantization` the `quantization_config` of its checkpoint, or None.
     """
 
     name: str
@@ -139,7 +139,7 @@ def load_model(name: str | Path, device: str | None = None, dtype: str | None = 
 def check(
     name: str, device: str | None = None, dtype: str | None = None
 ) -> tuple[Path, PretrainedConfig, str, torch.dtype]:
-    """What `load_model` would load, and onto what; raises what it would raise before it reads any weights.
+    """Check what `load_model` would load, and onto which device; raises its errors before weights are read.
 
     Returns:
         The checkpoint's folder and config, the device, and the type of the weights.
@@ -173,7 +173,7 @@ def check(
 
 
 def adapter_of(name: str, config: PretrainedConfig) -> Adapter:
-    """The adapter of a config's architecture. Raises ModelUnavailable where there is none."""
+    """Return the adapter of a config's architecture. Raises ModelUnavailable if there is none."""
     if config.model_type not in ADAPTERS:
         raise ModelUnavailable(
             f"model {name!r} is of type {config.model_type!r}, for which there is no adapter; there are: "
@@ -183,7 +183,7 @@ def adapter_of(name: str, config: PretrainedConfig) -> Adapter:
 
 
 def check_memory(name: str, weights: int, device: str) -> None:
-    """Refuse what cannot fit before minutes are spent on fetching and reading it.
+    """Refuse a model that does not fit into memory, before it is fetched and read.
 
     Args:
         weights: size of the weights as loaded, in bytes.

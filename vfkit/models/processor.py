@@ -1,4 +1,4 @@
-"""A model's processor: loaded without running a checkpoint's code, and held to a pixel budget by counting tokens."""
+"""Processors: loaded without running a checkpoint's code, with a pixel budget that is checked by counting tokens."""
 
 import math
 import re
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from PIL import Image
 from tokenizers import Tokenizer, models
@@ -20,11 +21,11 @@ _RENAMED = [(r'"Qwen2_5_VLImageProcessor(Fast)?"', '"Qwen2VLImageProcessor"')]
 
 
 def load_processor(folder: Path, spec: Spec) -> ProcessorMixin:
-    """The processor of a checkpoint, with its chat template and within the model's pixel budget.
+    """Load the processor of a checkpoint, with its chat template and within the model's pixel budget.
 
     Raises:
         ModelUnavailable: no chat template, one that fails, or a budget that does not apply.
-        Exception: whatever the library raises of a damaged checkpoint.
+        Exception: any error of the library about a damaged checkpoint.
     """
     processor = _load(folder)
     if not processor.chat_template:  # older checkpoints keep it with the tokenizer
@@ -35,7 +36,8 @@ def load_processor(folder: Path, spec: Spec) -> ProcessorMixin:
             "instruction-tuned form, or copy the template of the model it was made from (chat_template.jinja)."
         )
     try:
-        processor.apply_chat_template([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}], tokenize=False)
+        turn: list[Any] = [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]
+        processor.apply_chat_template(turn, tokenize=False)
     except Exception as error:
         reason = str(error).split("\n")[0]
         raise ModelUnavailable(f"model {spec.name!r}: its chat template in {folder} fails: {reason}") from error
@@ -44,7 +46,7 @@ def load_processor(folder: Path, spec: Spec) -> ProcessorMixin:
 
 
 def load_without_tokenizer(folder: Path, spec: Spec) -> ProcessorMixin:
-    """The processor as far as images need it: where the tokenizer is missing a stand-in takes its place."""
+    """Load the processor for images only: a missing tokenizer is replaced by a placeholder."""
     if not any((folder / name).exists() for name in ("processor_config.json", "preprocessor_config.json")):
         raise FileNotFoundError("there is neither processor_config.json nor preprocessor_config.json")
     if (folder / "tokenizer_config.json").exists():
@@ -58,10 +60,10 @@ def load_without_tokenizer(folder: Path, spec: Spec) -> ProcessorMixin:
 
 
 def set_budget(processor: ProcessorMixin, spec: Spec) -> None:
-    """Make the processor bring images into `spec.min_pixels` to `spec.max_pixels`; nothing where both are None.
+    """Limit the processor's images to `spec.min_pixels` to `spec.max_pixels`; no limit if both are None.
 
     Raises:
-        ModelUnavailable: the processor has no such budget, or accepts one and does not keep to it.
+        ModelUnavailable: the processor has no such budget, or ignores it.
     """
     if spec.min_pixels is None and spec.max_pixels is None:
         return

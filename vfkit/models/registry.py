@@ -1,4 +1,4 @@
-"""From a name to the files of a checkpoint: the registry, folders, the hub's cache, the hub. Loads no weights."""
+"""Model names: the registry, folders, the hub's cache and the hub. No weights are loaded."""
 
 import difflib
 import hashlib
@@ -25,7 +25,7 @@ BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 @dataclass(frozen=True)
 class Spec:
-    """Where a model comes from and how it is loaded; params/models.yaml says what each field means.
+    """Source and settings of a model; params/models.yaml explains each field.
 
     Two fields are not in that file: `path` of a checkpoint's folder outside the package, and `like`, the registered
     model with whose config a folder is read because the two are the same architecture and size.
@@ -48,7 +48,7 @@ class Spec:
 
 @cache
 def specs() -> dict[str, Spec]:
-    """Every named model."""
+    """Return every named model."""
     return {name: Spec(name, **fields) for name, fields in _yaml("models.yaml").items()}
 
 
@@ -56,14 +56,14 @@ def specs() -> dict[str, Spec]:
 def released() -> dict[str, dict[str, Any]]:
     """Figures of released checkpoints by registered name: `source`, `config`, `processor` (see models/released.yaml).
 
-    Models for which no public source of them was found are not in it.
+    Models without a public source of these figures are missing.
     """
     return yaml.safe_load((PACKAGE / "models" / "released.yaml").read_text())
 
 
 def find(name: str | Path) -> Spec:
-    """The spec of a registered name, a folder or a hub id. All three give the same spec for the same model: a hub id is
-    looked up among the registered ones, a folder is known by its place in the hub's cache or by its config.
+    """Find the spec of a registered name, a folder or a hub id. All three give the same spec for the same model: a hub
+    id is looked up among the registered ones, a folder is known by its place in the hub's cache or by its config.
 
     Raises:
         ModelUnavailable: none of the three; names the nearest registered name.
@@ -84,10 +84,10 @@ def find(name: str | Path) -> Spec:
 
 
 def files(spec: Spec, weights: bool = True) -> Path:
-    """The folder that holds the checkpoint's files; a hub model is downloaded on first use, optionally without weights.
+    """Return the folder of the checkpoint's files; a hub model is downloaded on first use, optionally without weights.
 
     Raises:
-        ModelUnavailable: within seconds where the files are not here and the hub cannot give them.
+        ModelUnavailable: within seconds, if the files are not here and the hub is not available.
     """
     if spec.api is not None:
         raise ModelUnavailable(f"model {spec.name!r} is hosted: it has no files here")
@@ -100,8 +100,9 @@ def files(spec: Spec, weights: bool = True) -> Path:
 
 
 def listing() -> "pd.DataFrame":
-    """One row per model of params/models.yaml: name, source (hub id, `embedded` or `hosted`), type (architecture),
-    billions (of parameters), dtype, gigabytes (of its weights in that type; activations come on top), notes.
+    """Tabulate the models of params/models.yaml, one per row: name, source (hub id, `embedded` or `hosted`), type
+    (architecture), billions (of parameters), dtype, gigabytes (of its weights in that type; activations come on top),
+    notes.
     """
     import pandas as pd  # only here: looking a model up needs no pandas
 
@@ -121,12 +122,12 @@ def listing() -> "pd.DataFrame":
 
 
 def is_hosted(name: str | Path) -> bool:
-    """Whether a model is asked over the network: it gives answers, and neither scores nor states."""
+    """Whether a model is hosted: it gives answers, but no scores and no states."""
     return find(name).api is not None
 
 
 def endpoint_url(spec: Spec) -> str:
-    """Address of a hosted model: the one in the environment variable that its entry names, else the provider's."""
+    """Address of a hosted model: from the environment variable that its entry names, else the provider's."""
     assert spec.api, f"{spec.name} is no hosted model"
     return os.environ.get(spec.api.get("base_url_env", ""), "") or spec.api["base_url"]
 
@@ -185,7 +186,7 @@ _TRAINED_ON = ("trainer_state.json", "training_args.bin", "adapter_config.json")
 
 
 def _sized_like(spec: Spec, folder: Path) -> Spec | None:
-    """The spec with the settings of the registered model whose config has the same figures; None where none has."""
+    """The spec with the settings of the registered model whose config has the same figures, if any."""
     try:
         own = _figures(checkpoint.read_config(spec.name, folder))
     except ModelUnavailable:

@@ -1,10 +1,11 @@
 """Geometric perturbations (HI A.6): pure functions from one RGB `PIL.Image` to a new one."""
 
+import io
 import math
 
 from PIL import Image, ImageChops
 
-from vfkit.images import load_image, to_png
+from vfkit.images import load_image
 
 
 class NotApplicable(ValueError):
@@ -12,8 +13,10 @@ class NotApplicable(ValueError):
 
 
 def identity(image: Image.Image) -> Image.Image:
-    """Encode and decode the same pixels without loss: the effect of the pipeline on its own."""
-    return load_image(to_png(image))
+    """Encode and decode the same pixels without loss (BMP): the effect of the pipeline on its own."""
+    file = io.BytesIO()
+    image.save(file, "BMP")
+    return load_image(file.getvalue(), shrink=False)
 
 
 def translate(image: Image.Image, n: int) -> Image.Image:

@@ -1,6 +1,7 @@
 """Requests as rows of a batch: groups that share an image prefix, each with the questions that branch off it."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -46,7 +47,8 @@ class Question:
     @property
     def n_tokens(self) -> int:
         """Tokens that the question adds to its row."""
-        return len(self.scored.tail) + sum(map(len, self.candidates)) + (len(self.open.tail) if self.open else 0)
+        apart = self.open.tail if self.open and self.open.tail != self.scored.tail else ()
+        return len(self.scored.tail) + sum(map(len, self.candidates)) + len(apart)
 
     def grow(self, row: Row, closing: Sequence[int]) -> None:
         """Append the prompts and every answer to them; `closing` is what the processor writes after an image."""
@@ -70,11 +72,13 @@ class Group:
 
     Args:
         n_prefix: tokens of the prefix, the images' among them; what the processor writes around images is left out.
+        n_image: tokens of the images.
     """
 
     images: tuple[Image | Tensor, ...]
     questions: list[Question]
-    n_prefix: int
+    n_prefix: int = 0
+    n_image: int = 0
     row: Row = field(init=False, repr=False)
 
     @property
@@ -105,30 +109,82 @@ class Group:
         return [replace(self, questions=[question]) for question in self.questions]
 
 
+@dataclass(frozen=True)
+class RowCost:
+    """Cost of a row in multiply-adds, in units of one token through all layers' matrices.
+
+    Args:
+        image: an image token through the vision encoder.
+        pair: one token that attends to another, in all layers.
+    """
+
+    image: float
+    pair: float
+
+    @classmethod
+    def of(cls, vlm) -> "RowCost":
+        """From the model's parameters and shape. A token's matrices cost one multiply-add per parameter, an image token
+        is merged of about four patches, and a pair takes one for its score and one for its value in every channel."""
+        backbone, config = vlm.adapter.backbone(vlm.model), vlm.model.config.get_text_config()
+        text = backbone.language_model
+        layers, vision = _n_params(text.layers), _n_params(backbone) - _n_params(text)
+        head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        channels = config.num_attention_heads * head * config.num_hidden_layers
+        return cls(4 * vision / layers, 2 * channels / layers)
+
+    def __call__(self, group: "Group") -> float:
+        return self.image * group.n_image + group.n_tokens + self.pair * group.n_tokens**2
+
+
+def _n_params(module) -> int:
+    return sum(each.numel() for each in module.parameters())
+
+
 def grouped(
     vlm, requests: Sequence[Request], probes: bool, batch_tokens: int
 ) -> tuple[list[Group], dict[int, Exception]]:
     """Requests as groups, longest first, and the exceptions of those that cannot be read, by their index.
 
-    Requests with the same image contents and the same words before them share a group as long as its row stays within
-    `batch_tokens`; without images nothing is shared.
+    Requests with the same image contents and the same words before them share a group; where many do, it is cut into as
+    many rows as cost least (`RowCost`) and stay within `batch_tokens`. Without images nothing is shared.
     """
-    groups: list[Group] = []
+    groups: dict[tuple, Group] = {}
     failed: dict[int, Exception] = {}
-    latest: dict[tuple, Group] = {}  # the group that takes further questions on an image
-    distinct = {id(image): image for _, images in requests for image in images}
-    hashes = {key: content_hash(image) for key, image in distinct.items()}
+    objects = {id(image): image for _, images in requests for image in images}
+    hashes = {key: content_hash(image) for key, image in objects.items()}
     for index, (sample, images) in enumerate(requests):
         try:
             one = question(vlm, sample, images, probes, index)
             key = (one.scored.head, *(hashes[id(image)] for image in images)) if images else (index,)
-            if key not in latest or latest[key].n_tokens + one.n_tokens > batch_tokens:
-                latest[key] = Group(images, [], prefix_length(vlm, one, images))
-                groups.append(latest[key])
-            latest[key].questions.append(one)
+            if key not in groups:
+                n_image = image_tokens(vlm, images)
+                groups[key] = Group(images, [], one.scored.n_head + n_image, n_image)
+            groups[key].questions.append(one)
         except Exception as error:
             failed[index] = error.with_traceback(None)
-    return sorted(groups, key=lambda group: -group.n_tokens), failed
+    cost = RowCost.of(vlm)
+    rows = [row for group in groups.values() for row in cut(group, cost, batch_tokens)]
+    return sorted(rows, key=lambda row: -row.n_tokens), failed
+
+
+def cut(group: Group, cost: Callable[[Group], float], batch_tokens: int) -> list[Group]:
+    """A group as the rows that cost least together.
+
+    In one long row every question would attend past all others, masked; in many rows the image is encoded many times.
+    Rows longer than `batch_tokens` are cut in any case, down to a single question.
+    """
+    best: tuple[float, float] = (math.inf, math.inf)
+    rows = [group]
+    n = len(group.questions)
+    for size in sorted({math.ceil(n / n_rows) for n_rows in range(1, n + 1)}, reverse=True):
+        starts = range(0, n, size)
+        parts = [replace(group, questions=group.questions[start : start + size]) for start in starts]
+        excess = max(0, max(part.n_tokens for part in parts) - batch_tokens)
+        if (found := (excess, sum(map(cost, parts)))) < best:
+            best, rows = found, parts
+        elif not excess:  # costs only rise from here
+            break
+    return rows
 
 
 def question(vlm, sample: Sample, images: Sequence[Image], probes: bool = False, index: int = 0) -> Question:
@@ -165,14 +221,14 @@ class ContextError(ValueError):
     """A prompt that, with its longest answer, is longer than the model's context."""
 
 
-def prefix_length(vlm, asked: Question, images: Sequence[Image]) -> int:
-    """Tokens up to the end of the last image."""
-    return asked.scored.n_head + sum(vlm.adapter.n_image_tokens(vlm.processor, [image.size for image in images]))
+def image_tokens(vlm, images: Sequence[Image]) -> int:
+    """Tokens of a prompt's images."""
+    return sum(vlm.adapter.n_image_tokens(vlm.processor, [image.size for image in images]))
 
 
 def _check_context(vlm, asked: Question, images: Sequence[Image]) -> None:
     limit = getattr(vlm.model.config.get_text_config(), "max_position_embeddings", None)
-    prefix = prefix_length(vlm, asked, images)
+    prefix = asked.scored.n_head + image_tokens(vlm, images)
     generated = vlm.max_new_tokens if asked.open else 0
     prompts = [(asked.scored.tail, max([generated, *map(len, asked.candidates)]))]
     prompts += [(asked.open.tail, generated)] if asked.open else []

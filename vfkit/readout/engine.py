@@ -5,6 +5,7 @@ in the same forward pass (`rows.py`). Generated answers continue from that pass'
 (`oracle.py`) is the slow and obvious way to the same numbers.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,16 +31,17 @@ def read_many(
 ) -> list[Readout | Exception]:
     """Readouts of many (sample, images), in the order of the requests.
 
-    Requests with the same image contents, and the same words before them, share one encode and one prefill, as long as
-    their row stays within `batch_tokens`. Rows are batched longest first, up to `batch_tokens` padded tokens a batch;
-    those without images among themselves. One request whose row is longer is a batch of its own. Where a request fails
-    its exception stands in the readout's place; after an out-of-memory error the batch is read once more in halves.
+    Requests with the same image contents, and the same words before them, share one encode and one prefill; where many
+    do, in as many rows as cost least. Rows are batched longest first, up to `batch_tokens` padded tokens a batch; those
+    without images among themselves. One request whose row is longer is a batch of its own. Where a request fails its
+    exception stands in the readout's place. After an out-of-memory error the batch is read once more in halves, and
+    batches of this model stay half as large from then on (`counters["out_of_memory"]` counts the times).
     """
     groups, failed = grouped(vlm, requests, probes, batch_tokens)
     results: Results = dict(failed)
     for left in ([group for group in groups if bool(group.images) == with_image] for with_image in (True, False)):
         while left:
-            n = max(1, batch_tokens // left[0].n_tokens)
+            n = max(1, (batch_tokens >> vlm.counters["out_of_memory"]) // left[0].n_tokens)
             results |= _read_or_fail(vlm, left[:n])
             left = left[n:]
     return [results[index] for index in range(len(requests))]
@@ -57,8 +59,11 @@ def _read_or_fail(vlm, groups: list[Group]) -> Results:
     single = groups if len(groups) > 1 else groups[0].apart()
     if len(single) == 1:
         return _fail(single, failure)
-    half = len(single) // 2
-    parts = [single[:half], single[half:]] if isinstance(failure, torch.OutOfMemoryError) else [[one] for one in single]
+    half, parts = len(single) // 2, [[one] for one in single]
+    if isinstance(failure, torch.OutOfMemoryError):
+        parts = [single[:half], single[half:]]
+        vlm.counters["out_of_memory"] += 1
+        warnings.warn("out of memory: batches are half as large from here on", stacklevel=3)
     results: Results = {}
     for part in parts:
         try:

@@ -36,7 +36,7 @@ def option_scores(
         NotDifferentiable: the images ask for a gradient and the processor passes none.
     """
     inputs = _inputs(vlm, questions, images, exact)
-    groups = [Group(each, [asked], 0) for asked, each in zip(questions, images, strict=True)]
+    groups = [Group(each, [asked]) for asked, each in zip(questions, images, strict=True)]
     done = forward_rows(vlm, groups, inputs, decode=False)
     left = answer_logps(vlm, groups, done.states["post_norm"])
     scores = []

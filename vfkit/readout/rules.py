@@ -9,7 +9,7 @@ RULES: tuple[Rule, ...] = get_args(Rule)
 
 
 def scores(rule: str, logp_text, logp_end, n_tokens, logp_letter) -> np.ndarray:
-    """Scores of one sample's options under a rule, natural-log units.
+    """Score one sample's options by a rule, in natural-log units.
 
     Args:
         rule: `paper` sums text and end-of-turn log-probabilities (HI 3.1), `text` leaves the end-of-turn out,
@@ -20,7 +20,7 @@ def scores(rule: str, logp_text, logp_end, n_tokens, logp_letter) -> np.ndarray:
         float64 array, one score per option.
 
     Raises:
-        ValueError: unknown rule, or `letter` where the prompt lists no letters.
+        ValueError: unknown rule, or `letter` if the prompt lists no letters.
     """
     text, end, count, letter = (
         np.asarray(part, dtype=np.float64) for part in (logp_text, logp_end, n_tokens, logp_letter)
@@ -31,7 +31,7 @@ def scores(rule: str, logp_text, logp_end, n_tokens, logp_letter) -> np.ndarray:
 
 
 def combine(rule: str, text, end, count, letter):
-    """The rule itself, for anything that adds and divides: arrays here, tensors with gradients in an attack."""
+    """Apply a rule to arrays or, in an attack, tensors with gradients."""
     if rule == "paper":
         return text + end
     if rule == "text":
@@ -53,7 +53,7 @@ def margins(values: np.ndarray, base: int) -> tuple[float, float]:
     """(margin, base-label margin): the predicted, and the base prediction's, score minus the best other (HI eq. 2).
 
     The first is never negative; the second is negative exactly when the answer left `base`.
-    Both are NaN for a single option, which has no other.
+    Both are NaN for a single option.
     """
     if len(values) < 2:
         return float("nan"), float("nan")

@@ -1,7 +1,7 @@
 """Rows of branching text: one image prefix, then every prompt on it, then every answer to each prompt.
 
-A row is one token sequence with a mask in which a token sees its own branch alone, back to the root. One forward pass
-over a row therefore gives what separate passes over all its paths would, with the image read once.
+A row is one token sequence with a mask in which a token sees only its own branch, back to the root. One forward pass
+over a row therefore equals separate passes over all its paths, with the image read once.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class Row:
         return len(self.parent) - 1
 
     def places(self, node: int) -> range:
-        """Where in the sequence the node's tokens lie."""
+        """Places of the node's tokens in the sequence."""
         return range(self.start[node], self.start[node] + self.length[node])
 
     def last(self, node: int) -> int:
@@ -37,11 +37,11 @@ class Row:
         return self.places(node)[-1]
 
     def depths(self) -> Int[np.ndarray, " token"]:
-        """Each token's index on its own path from the root: what its position would be if it were read alone."""
+        """Index of each token on its own path from the root: its position in a sequence of that path only."""
         return np.concatenate([np.arange(n) + offset for n, offset in zip(self.length, self.offset, strict=True)])
 
     def path(self, node: int) -> Bool[np.ndarray, " token"]:
-        """Which tokens lie on the path from the root to the end of `node`."""
+        """Mask of the tokens on the path from the root to the end of `node`."""
         seen = np.zeros(len(self.tokens), dtype=bool)
         while True:
             seen[self.start[node] : self.start[node] + self.length[node]] = True
@@ -50,7 +50,7 @@ class Row:
             node = self.parent[node]
 
     def mask(self) -> Bool[np.ndarray, "token token"]:
-        """Which token (column) each token (row) sees: those before it on its own path, and itself."""
+        """Attention mask: each token (row) sees those before it on its own path, and itself (columns)."""
         mask = np.zeros((len(self.tokens),) * 2, dtype=bool)
         for node in range(len(self.parent)):
             own = self.places(node)

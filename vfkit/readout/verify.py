@@ -1,4 +1,4 @@
-"""Every run checks itself: engine against oracle on its own first samples, with the real model in use."""
+"""Self-check of a run: engine against oracle on its first samples, with the model in use."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -38,8 +38,8 @@ class VerifyError(RuntimeError):
 def verify(vlm, requests: Sequence[Request], readouts: Sequence[Readout]) -> float:
     """Read every request again by the oracle; returns the largest difference found.
 
-    Where one exceeds `TOLERANCE`, the rounding of this model on this device is measured, and the tolerance set from it;
-    where one exceeds that too and the model fits in float32, float32 decides.
+    If one exceeds `TOLERANCE`, the rounding of this model on this device is measured and sets the tolerance; if one
+    exceeds that too and the model fits in float32, float32 decides.
 
     Raises:
         VerifyError: a part of a score, a probe or a vision token differs by more than rounding explains. The message
@@ -55,7 +55,7 @@ def verify(vlm, requests: Sequence[Request], readouts: Sequence[Readout]) -> flo
 
 
 def rounding_floor(vlm, request: Request, read: Readout) -> dict[str, float]:
-    """By how much the numbers of a readout move when the oracle computes the same in another order: two rows at once,
+    """Measure how much a readout changes when the oracle computes the same in another order: two rows at once,
     attention by another kernel. No difference between engine and oracle can be expected to be smaller.
 
     Returns:
@@ -68,8 +68,8 @@ def rounding_floor(vlm, request: Request, read: Readout) -> dict[str, float]:
 
 
 def exact_difference(vlm, request: Request, probes: bool = True) -> float | None:
-    """Largest difference between engine and oracle on one request in float32, where only mistakes are left of it; None
-    where the model does not fit in float32, lies on several devices, or is quantised."""
+    """Largest difference between engine and oracle on one request in float32, where only mistakes remain; None if the
+    model does not fit in float32, is on several devices, or is quantised."""
     sample, images = request
     if not _fits_in_float32(vlm):
         return None
@@ -112,7 +112,7 @@ def compare(one: Readout, other: Readout) -> dict[str, float]:
 
 
 def _beyond_tolerance(vlm, request: Request, readout: Readout, again: Readout) -> dict[str, float]:
-    """The differences, where rounding explains them; raises VerifyError where it does not."""
+    """Return the differences if rounding explains them; else raise VerifyError."""
     floor = rounding_floor(vlm, request, again)
     allowed = {kind: max(TOLERANCE[vlm.dtype], TIMES_ROUNDING * value) for kind, value in floor.items()}
     differences, again = _differences(vlm, request, readout, allowed["scores"])

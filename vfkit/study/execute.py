@@ -223,8 +223,9 @@ def _is_hosted(config: StudyConfig) -> bool:
 
 
 def _row_error(sample_id: str, reason: str) -> dict[str, str]:
-    id, message = (text.encode(errors="backslashreplace").decode() for text in (sample_id, reason))  # broken UTF-8 too
-    return {"sample_id": id, "instance": "", "stage": "dataset", "error": "RowError", "message": message}
+    named = (text.encode(errors="backslashreplace").decode() for text in (sample_id, reason))  # broken UTF-8 too
+    sample_id, message = named
+    return {"sample_id": sample_id, "instance": "", "stage": "dataset", "error": "RowError", "message": message}
 
 
 def _summary(folder: Path, manifest: dict[str, Any]) -> str:

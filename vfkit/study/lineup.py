@@ -19,7 +19,8 @@ def lineup(models: Sequence[str] | str) -> pd.DataFrame:
 
     Returns:
         `model` (its name; of a folder the last part); `series`: models of one architecture (the `model_type` of the
-        checkpoint's config), whatever their training, embedded models apart from others; `params` in billions, those of
+        checkpoint's config) and one kind of training (thinking, or without planted biases, as the name says), embedded
+        models apart from others; `params` in billions, those of
         params/models.yaml, else counted in the checkpoint; `hub`, the hub id or ""; `source`, what was asked for.
         Series keep the order asked.
 
@@ -74,7 +75,8 @@ def about(source: str) -> dict[str, Any]:
     name = Path(source).name if spec.path is not None and spec.name == source else spec.name
     kind = model_type(source)
     params = spec.params if spec.params is not None else _count(vfkit.models.files(spec), source)
-    series = f"mini {kind}" if embedded else kind
+    training = next((word for word in ("thinking", "clean") if word in name.lower()), "")
+    series = " ".join(filter(None, ["mini" if embedded else "", kind, training]))
     return dict(model=name, series=series, params=params, hub=spec.hub or "", source=source)
 
 

@@ -51,9 +51,9 @@ def find_kept(folders: Iterable[Path], samples: Sequence[Sample]) -> dict[str, l
         failed = set(errors[errors.stage != "control"].sample_id)
         for chunk, rows in store.chunks(folder, "samples"):
             for row in rows.to_pylist():
-                id = row["sample_id"]
-                if id in asked and id not in failed and _words(row) == asked[id]:
-                    kept.setdefault(id, []).append((folder, chunk))
+                sample_id = row["sample_id"]
+                if sample_id in asked and sample_id not in failed and _words(row) == asked[sample_id]:
+                    kept.setdefault(sample_id, []).append((folder, chunk))
     return kept
 
 

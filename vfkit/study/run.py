@@ -60,8 +60,8 @@ class Run:
             frame["flip"] = (frame.prediction != frame.base_prediction).where(read).astype("boolean")
             options = store.read(self.folder, "samples").set_index("sample_id").options.to_dict()
             texts = [
-                options[id][int(index)] if id in options and pd.notna(index) else None
-                for id, index in zip(frame.sample_id, frame.prediction, strict=True)
+                options[sample_id][int(index)] if sample_id in options and pd.notna(index) else None
+                for sample_id, index in zip(frame.sample_id, frame.prediction, strict=True)
             ]
             frame["prediction_text"] = pd.Series(texts, frame.index, dtype=object)
         return frame
@@ -104,6 +104,15 @@ class Run:
             name for name in inspect.signature(make).parameters if name in ("records", "samples", "vectors", "controls")
         ]
         return make(**{name: getattr(self, name)() for name in frames}, **options)
+
+    def browse(self, path: str | Path | None = None, **options: Any) -> Any:
+        """The run's samples as one HTML page (`vfkit.browse.write`), which a notebook shows below its cell.
+
+        Args:
+            path: of the file; `browse.html` in the run's folder by default.
+            options: `megabytes` of thumbnails and number of `samples`, at most.
+        """
+        return vfkit.browse.write(self, self.folder / "browse.html" if path is None else path, **options)
 
 
 def open_run(folder: str | Path) -> Run:

@@ -204,22 +204,22 @@ def _rows(job: Job, read: list[Read], errors: list[dict]) -> dict[str, list[dict
     parts: dict[str, list[dict]] = {kind: [] for kind in ("records", "vectors", "controls", "images")}
     spectra = {base.sample.id: change.spectra_against(base.images) for base, *_ in read if config.probes}
     for base, instance, readout in read:
-        id = base.sample.id
+        sample_id = base.sample.id
         try:
             if instance.family == CONTROL:
                 parts["controls"].append(control_row(base, instance, readout))
                 continue
             row = record(config.rule, base, instance, readout)
             if config.probes and instance.applicable:
-                row |= change.measures(readout, base.readout, instance.images, spectra[id])
+                row |= change.measures(readout, base.readout, instance.images, spectra[sample_id])
                 if config.keep_vectors or instance.family == "base":
-                    parts["vectors"] += change.vectors(id, instance.name, readout)
+                    parts["vectors"] += change.vectors(sample_id, instance.name, readout)
             if instance.family.removesuffix("_noise") in ATTACKS:  # too dear to be made again for a look at them
-                who = {"sample_id": id, "instance": instance.name}
+                who = {"sample_id": sample_id, "instance": instance.name}
                 parts["images"] += [who | {"number": i, "png": to_png(one)} for i, one in enumerate(instance.images)]
             parts["records"].append(row)
         except Exception as error:
-            errors.append(error_row(id, instance.name, "read", error))
+            errors.append(error_row(sample_id, instance.name, "read", error))
     return parts
 
 

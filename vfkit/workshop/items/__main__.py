@@ -115,8 +115,8 @@ def _chat(name: str, folder: Path) -> Chat:
 
 
 def _report(errors) -> None:
-    for id, reason in errors:
-        print(f"left out: {id}: {reason}")
+    for item_id, reason in errors:
+        print(f"left out: {item_id}: {reason}")
 
 
 if __name__ == "__main__":

@@ -80,8 +80,8 @@ def seeds(file: str | Path) -> tuple[list[Seed], list[RowError]]:
                 load_image(source)
             found.append(seed.model_copy(update=images))
         except ValueError as error:
-            id = "" if isinstance(row, Exception) else row.get("id")
-            errors.append(RowError(str(id or f"{file.name} {place}"), why(error)))
+            item_id = "" if isinstance(row, Exception) else row.get("id")
+            errors.append(RowError(str(item_id or f"{file.name} {place}"), why(error)))
     return found, errors
 
 

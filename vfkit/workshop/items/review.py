@@ -61,19 +61,19 @@ def accept(folder: str | Path, out: str | Path, order_seed: int = 0) -> tuple[Pa
     counts = dict.fromkeys((*DECISIONS, "undecided"), 0)
     with open(Path(folder, SHEET), encoding="utf-8-sig", newline="") as file:
         for row in csv.DictReader(file):
-            id, decision = (row.get("id") or "").strip(), (row.get("decision") or "").strip().casefold()
+            item_id, decision = (row.get("id") or "").strip(), (row.get("decision") or "").strip().casefold()
             try:
-                if id not in known:
-                    raise unknown("item", id, known)
+                if item_id not in known:
+                    raise unknown("item", item_id, known)
                 if decision and decision not in DECISIONS:
                     raise unknown("decision", decision, DECISIONS)
-                if id in kept:
+                if item_id in kept:
                     raise ValueError("the item occurs twice")
                 if decision in ("accept", "edit"):
-                    kept[id] = known[id] if decision == "accept" else _edited(known[id], row)
+                    kept[item_id] = known[item_id] if decision == "accept" else _edited(known[item_id], row)
                 counts[decision or "undecided"] += 1
             except ValueError as error:
-                problems.append(f"{id or 'a row without id'}: {why(error)}")
+                problems.append(f"{item_id or 'a row without id'}: {why(error)}")
     if problems:
         raise ValueError(f"{Path(folder, SHEET)}: " + "; ".join(problems))
     samples = [sample for item in kept.values() for sample in item_samples(item, order_seed)]

@@ -37,16 +37,16 @@ def write_seeds(source: str, path: str | Path, out: str | Path) -> tuple[int, li
     pairs, errors = (_vlind if source == "vlind" else _weird)(Path(path).expanduser())
     (out.parent / "images").mkdir(parents=True, exist_ok=True)
     lines: list[str] = []
-    for id, atypical, ordinary, annotation, category in pairs:
+    for item_id, atypical, ordinary, annotation, category in pairs:
         try:
             images = {
                 kind: f"images/{copy_image(image, out.parent / 'images', f'{source}_{len(lines):05d}_{kind}')}"
                 for kind, image in (("atypical", atypical), ("ordinary", ordinary))
             }
         except (ValueError, OSError) as error:
-            errors.append(RowError(id, str(error)))
+            errors.append(RowError(item_id, str(error)))
             continue
-        seed = {"id": f"{source}-{id}"} | images | {"annotation": annotation, "category": category}
+        seed = {"id": f"{source}-{item_id}"} | images | {"annotation": annotation, "category": category}
         lines.append(json.dumps(seed, ensure_ascii=False) + "\n")
     out.write_text("".join(lines), encoding="utf-8")
     return len(lines), errors

@@ -1,4 +1,4 @@
-"""How often the kit's 95 % intervals hold the truth, by simulation: `python -m vfkit.metrics.coverage [--write]`.
+"""How often the kit's 95 % intervals hold the truth, by simulation: `python -m vfkit.workshop.coverage [--write]`.
 
 Images are drawn again and again from a population whose value is known; the table says in how many per cent of the
 draws the interval of `vfkit.metrics.stats` holds it. `--write` puts the table into METHODS.
@@ -109,10 +109,18 @@ def _held(make, columns: list[np.ndarray], truth: float) -> float:
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """The table as Markdown, rounded to whole per cent."""
-    heads = ["number", *(f"n = {n}" for n in table.columns[1:])]
-    lines = [heads, ["---"] * len(heads), *([row[0], *(f"{v:.0f}" for v in row[1:])] for row in table.to_numpy())]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+    """The table in Markdown, floats rounded to whole numbers."""
+    heads = [f"n = {name}" if isinstance(name, int) else str(name) for name in table.columns]
+    rows = [[f"{v:.0f}" if isinstance(v, float) else str(v) for v in row] for row in table.itertuples(index=False)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in [heads, ["---"] * len(heads), *rows])
+
+
+def put(text: str, marks: tuple[str, str]) -> None:
+    """Write a table between two marks of METHODS."""
+    methods = Path(str(files("vfkit"))) / "METHODS.md"
+    before, rest = methods.read_text(encoding="utf-8").split(marks[0])
+    after = rest.split(marks[1])[1]
+    methods.write_text(f"{before}{marks[0]}\n{text}\n{marks[1]}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":
@@ -123,7 +131,4 @@ if __name__ == "__main__":
     text = markdown(coverage_table(args.draws))
     print(text)
     if args.write:
-        methods = Path(str(files("vfkit"))) / "METHODS.md"
-        before, rest = methods.read_text(encoding="utf-8").split(MARKS[0])
-        after = rest.split(MARKS[1])[1]
-        methods.write_text(before + MARKS[0] + "\n" + text + "\n" + MARKS[1] + after, encoding="utf-8")
+        put(text, MARKS)

@@ -31,6 +31,7 @@ figures
 browse
 notebook
 output
+ask
 workshop
 """.split("\n")
 RANK = {room: rank for rank, line in enumerate(STAGES) for room in line.split()}

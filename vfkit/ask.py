@@ -57,7 +57,7 @@ def ask(
         raise ValueError("a question and two or more options, none of them empty, are needed (no option: Yes or No)")
     if is_hosted(model):
         raise ValueError(f"model {model!r} is hosted: it gives answers without the scores that this needs")
-    row = {"id": "0", "image": base64.b64encode(path.read_bytes()).decode(), "question": question}
+    row: dict[str, Any] = {"id": "0", "image": base64.b64encode(path.read_bytes()).decode(), "question": question}
     row |= {"type": "mcq", "options": list(options)} if options else {"type": "yes_no"}
     text = json.dumps(row)
     name = f"{path.stem}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.jsonl"

@@ -32,6 +32,7 @@ browse
 notebook
 output
 ask
+__main__
 workshop
 """.split("\n")
 RANK = {room: rank for rank, line in enumerate(STAGES) for room in line.split()}

@@ -63,11 +63,9 @@ def ask(
     name = f"{path.stem}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.jsonl"
     table = Path(out).expanduser() / "ask" / name
     write_atomic(table, text.encode())
-    config = vfkit.StudyConfig(
-        model=model, dataset="table", dataset_path=str(table), n=None, study="ask", out=str(out), device=device,
-        families=(*NATURAL_FAMILIES, "blank"), probes=True, controls=0, verify=1,
-    )  # fmt: skip
-    run = vfkit.run_study(config)
+    fields: dict[str, Any] = dict(model=model, device=device, dataset="table", dataset_path=str(table), n=None)
+    fields |= dict(study="ask", out=str(out), families=(*NATURAL_FAMILIES, "blank"), probes=True, controls=0, verify=1)
+    run = vfkit.run_study(vfkit.StudyConfig(**fields))
     if not len(run.records()):
         errors = run.errors()
         raise ValueError(errors.message.iloc[0] if len(errors) else "the question could not be read")

@@ -79,7 +79,7 @@ TABLES = {
         ("noise_table ablation_table thresholds threshold_table band_test", NOISE),
         ("attack_table trace_table audit_table", ATTACKED),
         ("vfat_answers vfat_table", [vfat("mini_qwen3vl", kind) for kind in ("records", "samples")]),
-        ("vfat_pressure vfat_transitions vfat_scores", [answers("mini_qwen3vl")]),
+        ("vfat_pressure vfat_transitions vfat_scores vfat_interaction", [answers("mini_qwen3vl")]),
         ("vfat_scaling", [answers(*BOTH)]),
         ("scale_summary", [several("records"), MODELS, several("vectors"), several("controls")]),
         ("scale_differences rank_agreement", [several("records"), MODELS]),

@@ -31,6 +31,8 @@ figures
 browse
 notebook
 output
+ask
+__main__
 workshop
 """.split("\n")
 RANK = {room: rank for rank, line in enumerate(STAGES) for room in line.split()}

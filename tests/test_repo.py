@@ -160,6 +160,12 @@ def test_the_readme_names_the_files_that_are_the_method_and_how_long_they_are():
     assert int(total) == sum(int(stated) for _, _, stated in rows)
 
 
+def test_the_tests_named_in_their_readme_exist():
+    readme = (ROOT / "tests" / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\btest_\w+", readme))
+    assert named and not [name for name in named if not (ROOT / "tests" / f"{name}.py").is_file()]
+
+
 def test_links_and_layout_of_the_readme_name_what_is_there():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     headings = {

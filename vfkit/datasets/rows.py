@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 LONGEST = 2**27
 """Characters of the longest cell of a TSV or CSV file, lest a quote that is never closed fill the memory."""
@@ -152,10 +152,12 @@ def decode(image: str) -> bytes:
     """
     if image.startswith("data:"):
         image = image.partition(",")[2]
-    try:
-        return binascii.a2b_base64("".join(image.split()), strict_mode=True)
-    except (binascii.Error, ValueError) as error:
-        raise ValueError(f"its image is not sound base64: {error}") from None
+    for text in (image, "".join(image.split())):  # lines and blanks within it do not count
+        try:
+            return binascii.a2b_base64(text, strict_mode=True)
+        except (binascii.Error, ValueError) as error:
+            problem = error
+    raise ValueError(f"its image is not sound base64: {problem}")
 
 
 def _with_image(row: dict[str, Any], path: str, *place: Any) -> dict[str, Any]:
@@ -232,29 +234,42 @@ def text_rows(file: Path, delimiter: str = "\t") -> Iterator[Row]:
     Raises:
         ValueError: a column's name occurs twice.
     """
-    path = str(file.resolve())
+    path, header = str(file.resolve()), header_of(file, delimiter)
+    column = header.index("image") if "image" in header else 0
     with file.open("rb") as opened:
-        header = header_of(file, delimiter)
         opened.readline()
-        lines_before, reader = 1, _reader(opened, delimiter)
+        number = 1  # of the line last read
         while True:
-            start, line = opened.tell(), lines_before + reader.line_num + 1
+            start = opened.tell()
             try:
-                cells = next(reader, None)
+                cells, lines = _cells(opened, delimiter)
                 if cells is None:
                     return
                 if cells and len(cells) != len(header):
-                    raise ValueError(f"line {line} holds {len(cells)} cells where the header has {len(header)}")
+                    raise ValueError(f"line {number + 1} holds {len(cells)} cells where the header has {len(header)}")
             except (csv.Error, ValueError) as error:
                 opened.seek(start)
                 opened.readline()
-                lines_before, reader = line, _reader(opened, delimiter)
-                yield f"line {line}", ValueError(f"line {line} cannot be read: {error}")
+                number += 1
+                yield f"line {number}", ValueError(f"line {number} cannot be read: {error}")
                 continue
             if cells:
                 row = dict(zip(header, cells, strict=True))
-                column = header.index("image") if "image" in header else 0
-                yield f"line {line}", _with_image(row, path, start, opened.tell() - start, column, delimiter)
+                yield f"line {number + 1}", _with_image(row, path, start, opened.tell() - start, column, delimiter)
+            number += lines
+
+
+def _cells(opened: BinaryIO, delimiter: str) -> tuple[list[str] | None, int]:
+    """The cells of the next row and how many lines it takes; None at the end."""
+    start, line = opened.tell(), opened.readline()
+    if not line:
+        return None, 0
+    bare = line.rstrip(b"\r\n")
+    if b'"' not in bare and b"\r" not in bare:  # nothing for the csv module, which is slow on long cells
+        return (bare.decode(errors="surrogateescape").split(delimiter) if bare else []), 1
+    opened.seek(start)
+    reader = _reader(opened, delimiter)
+    return next(reader), reader.line_num
 
 
 def _reader(opened, delimiter: str):

@@ -319,7 +319,7 @@ matplotlib.use("Agg")
 import pandas as pd
 from vfkit import figures, metrics, paper
 records, vectors, controls = (pd.read_parquet(f"{sys.argv[1]}/{name}.parquet") for name in "rvc")
-table = paper.beside(metrics.drift_table(records, vectors, controls))
+table = paper.beside(metrics.drift_table(records, vectors, controls), "qwen3vl_2b")
 figures.plot_drift(table)
 figures.plot_drift_histograms(metrics.sample_drift(records, vectors, controls))
 figures.plot_dirichlet(metrics.dirichlet_table(records))
@@ -343,7 +343,7 @@ def _lines(ax, colour):
 
 
 def test_drift_figure(records, vectors, controls):
-    table = paper.beside(metrics.drift_table(records, vectors, controls))
+    table = paper.beside(metrics.drift_table(records, vectors, controls), "qwen3vl_2b")
     axes = figures.plot_drift(table).axes
     assert [ax.get_title(loc="left") for ax in axes] == ["all answers", "answer kept", "answer flipped"]
     ticks = [label.get_text() for label in axes[0].get_yticklabels()]

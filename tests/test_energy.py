@@ -101,7 +101,7 @@ def test_dirichlet_figure(records):
         "identity\nn = 2, 0 flipped",
         "rotation\nn = 3, 1 flipped",
     ]
-    ax = figures.plot_dirichlet(paper.beside(table)).axes[0]
+    ax = figures.plot_dirichlet(paper.beside(table, "qwen3vl_2b")).axes[0]
     published = [line for line in ax.lines if line.get_label().startswith("published: HI sec 4.5")]
     np.testing.assert_allclose(published[0].get_xdata(), [-72.73])
     figures.plot_dirichlet(metrics.dirichlet_table(records[:0]))

@@ -31,7 +31,7 @@ def flips():
     table = pd.DataFrame({"family": FAMILIES, "instances": np.where(np.isnan(rate), 0, 12_000), "samples": 1500})
     for name, scale in (("IFR", 1), ("IV", 2)):
         table[[name, f"{name}_low", f"{name}_high"]] = scale * np.stack([rate, 0.8 * rate, 1.3 * rate], axis=1)
-    return paper.beside(table)
+    return paper.beside(table, "qwen3vl_2b")
 
 
 def _texts(ax):
@@ -73,7 +73,7 @@ def test_transitions_shares_add_to_the_whole():
     table = table.assign(**{"R->R": [4, 0], "R->W": [3, 0], "W->R": [2, 0], "W->W": [1, 0]})
     for name in ("R->W_rate", "W->R_rate"):
         table = table.assign(**{name: [0.4, np.nan], f"{name}_low": [0.3, np.nan], f"{name}_high": [0.5, np.nan]})
-    shares, rates = figures.plot_transitions(paper.beside(table)).axes
+    shares, rates = figures.plot_transitions(paper.beside(table, "qwen3vl_2b")).axes
     assert [bar.get_width() for bar in shares.patches[::2]] == pytest.approx([40, 30, 20, 10])
     assert shares.patches[6].get_x() + shares.patches[6].get_width() == pytest.approx(100)
     assert rates.lines[0].get_xdata()[0] == pytest.approx(40)

@@ -262,6 +262,7 @@ def test_compliance_is_the_label_of_the_card():
     rows = []
     for sample in range(6):
         who = {"sample_id": f"s{sample}", "image_id": f"i{sample}", "applicable": True, "n_options": 4}
+        who["answer"] = (0, 1, 3, 2, 2, None)[sample]  # right, three kinds of wrong, and not known
         rows.append(who | {"family": "base", "instance": "base", "prediction": 0})
         for letter, prediction in (("B", 1), ("C", 3), ("D", 0)):
             text = {"family": "text_overlay", "instance": f"text_overlay_{letter}", "prediction": prediction}
@@ -271,6 +272,9 @@ def test_compliance_is_the_label_of_the_card():
     text, box = table.loc["text_overlay"], table.loc["box_overlay"]
     assert text[["instances", "samples", "images", "flips"]].to_list() == [18, 6, 6, 12]
     assert text[["compliance", "confusion"]].to_list() == pytest.approx([1 / 3, 1 / 3])
+    # four wrong bases of three cards each: B is followed to the true B; the confused answer happens to be the true D
+    assert text["corrected"] == pytest.approx(2 / 12) and text["corrected_if_followed"] == pytest.approx(4 / 12)
+    assert box["corrected"] == 0 and box["corrected_if_followed"] == pytest.approx(4 / 12)
     assert text["complied_share"] == 0.5 and text["chance_share"] == pytest.approx(1 / 3)
     assert box["compliance"] == 0 and 0 < box["compliance_high"] < 0.5  # nothing happened: a bound, not certainty
     wrong = pd.DataFrame(rows).replace({"instance": {"text_overlay_B": "text_overlay_?"}})

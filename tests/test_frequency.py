@@ -217,6 +217,65 @@ def test_thresholds_are_where_an_answer_leaves_for_good():
     )
 
 
+def curves(*families, n=30, cutoffs=10, flips):
+    """Records of `n` images; flips(sample, step) of an ablation with that many cutoffs."""
+    rows = [record(f"s{i}") for i in range(n)]
+    for family in families:
+        rows += [row for i in range(n) for row in ablation(f"s{i}", family, [flips(i, k) for k in range(cutoffs)])]
+    return pd.DataFrame(rows)
+
+
+def test_smoothness_tells_a_cliff_from_a_slope_and_from_a_curve_that_turns():
+    cliff = curves("low_pass", flips=lambda i, k: k < 4)  # every answer comes back at the same cutoff
+    slope = curves("low_pass", flips=lambda i, k: k < 10 * i / 30)
+    turns = curves("high_pass", flips=lambda i, k: k in (2, 3, 6, 7, 9))  # up and down
+    found = {name: metrics.smoothness_table(frame).set_index("curve").loc["flip rate"]
+             for name, frame in {"cliff": cliff, "slope": slope, "turns": turns}.items()}  # fmt: skip
+    assert found["cliff"][["samples", "images", "steps"]].tolist() == [30, 30, 9]
+    assert found["cliff"]["at"] == pytest.approx(4 / 9) and found["cliff"]["largest_step_low"] > 0.5
+    assert found["cliff"][["net", "largest_step", "step_back", "variation"]].tolist() == [-1, 1, 0, 1]
+    assert found["slope"]["largest_step"] == pytest.approx(0.1) and found["slope"]["largest_step_high"] < 0.4
+    assert found["slope"][["step_back", "variation"]].tolist() == [0, pytest.approx(1)]
+    assert (
+        found["turns"][["net", "step_back", "variation"]].tolist() == [1, 1, 5]
+        and found["turns"]["step_back_low"] > 0.5
+    )
+    few = metrics.smoothness_table(curves("low_pass", n=4, flips=lambda i, k: k < 4)).iloc[0]
+    assert few["largest_step"] == 1 and few.filter(like="_low").isna().all()
+    one = metrics.smoothness_table(curves("low_pass", cutoffs=1, flips=lambda i, k: 0))
+    assert one.steps.tolist() == [0, 0] and one.largest_step.isna().all()
+
+
+def test_intervals_of_smoothness_hold_the_truth_of_noisy_curves():
+    """Rates fall evenly from 80 to 8 %: of the truth no step is larger than 8 points and none goes back."""
+    held = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        frame = curves("low_pass", n=24, flips=lambda i, k, rng=rng: rng.random() < 0.8 - 0.08 * k)
+        row = metrics.smoothness_table(frame).iloc[0]
+        truth = {"net": -0.72, "largest_step": 0.08, "step_back": 0, "variation": 1}
+        held.append([row[f"{name}_low"] - 1e-9 <= value <= row[f"{name}_high"] for name, value in truth.items()])
+        assert row["largest_step"] > 0.08  # chance makes larger steps, which the interval must not take for true
+    assert np.mean(held, axis=0).min() >= 0.93
+
+
+def test_noise_grows_until_answers_flip_on_enough_images():
+    def noisy(flips, eps=8 / 255):
+        return [noise_row(f"s{i}", band, 0, flip, eps) for band in ("low", "high") for i, flip in enumerate(flips)]
+
+    base = [record(f"s{i}") for i in range(12)]
+    none, some, enough = (pd.DataFrame(base + noisy([True] * k + [False] * (12 - k))) for k in (0, 5, 6))
+    assert metrics.louder(none, 64) == metrics.louder(some, 16) == [16.0] and metrics.louder(enough, 64) == []
+    assert metrics.louder(none, 15) == [] and metrics.louder(pd.DataFrame(base), 64) == []
+    assert metrics.louder(some, 64, fewest=5) == []
+    few = pd.DataFrame(base[:2] + noisy([True, True]))
+    assert metrics.louder(few, 64) == []  # both of two
+    both = pd.DataFrame(base + noisy([False] * 12) + noisy([False] * 11 + [True], 16 / 255))
+    assert metrics.louder(both, 64) == [32.0]
+    assert "too few flips to tell; up to 8/255 nothing flips." in metrics.band_finding(metrics.band_test(both))
+    assert "nothing flips" not in metrics.band_finding(metrics.band_test(enough))
+
+
 def attack_row(sample, noise=False, prediction=0, logp=(-2.0, -3.0), **more):
     params = {"eps": 8 / 255, "target": "", "label": 0, "trace": [2.0, -1.0], "leakage": 0.004, "leakage_8bit": 0.02}
     params |= {"max_abs": 8 / 255, "rms": 5 / 255} | more
@@ -235,7 +294,14 @@ def test_success_is_a_flip_that_lowered_the_base_answer():
     (row,) = metrics.attack_table(pd.DataFrame(rows)).to_dict("records")
     assert (row["samples"], row["success_rate"], row["flip_rate"], row["control_rate"]) == (4, 0.5, 0.75, 0.25)
     assert row["difference"] == 0.25 and row["eps"] == 8 and row["p"] == 1.0
-    beside = paper.beside(metrics.attack_table(pd.DataFrame(rows)))
+    assert (row["right"], row["success_rate_right"]) == (4, 0.5)
+    wrong = pd.DataFrame(rows)
+    wrong["answer"] = wrong["sample_id"].map({"0": 0, "1": 0, "2": 1, "3": None})  # 2 was wrong, 3 has no truth
+    (row,) = metrics.attack_table(wrong).to_dict("records")
+    assert (row["success_rate"], row["right"], row["success_rate_right"]) == (0.5, 2, 0.5)
+    (row,) = metrics.attack_table(wrong.assign(answer=1)).to_dict("records")
+    assert row["right"] == 0 and np.isnan(row["success_rate_right"])
+    beside = paper.beside(metrics.attack_table(pd.DataFrame(rows)), "Qwen3-VL-2B-Instruct")
     assert beside.success_rate_published.tolist() == [0.79]
     trace = metrics.trace_table(pd.DataFrame(rows))
     assert trace.step.tolist() == [0, 1] and trace.margin.tolist() == [2.0, -1.0]
@@ -275,7 +341,7 @@ def test_figures_show_every_number(tmp_path):
     assert [tuple(line.get_ydata()) for line in ax.lines[:2]] == [(100, 100), (100, 100)]
     axes = figures.plot_ablation(metrics.ablation_table(frame), metrics.threshold_table(frame)).axes
     assert any("2 of 2 answers leave" in line.get_label() for line in axes[0].lines)
-    ax = figures.plot_attacks(paper.beside(metrics.attack_table(frame))).axes[0]
+    ax = figures.plot_attacks(paper.beside(metrics.attack_table(frame), "qwen3vl_2b")).axes[0]
     assert any("published" in line.get_label() for line in ax.lines)
     (ax,) = figures.plot_traces(metrics.trace_table(frame)).axes
     assert tuple(ax.lines[0].get_ydata()) == (2.0, -1.0)

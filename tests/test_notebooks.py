@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -65,14 +66,21 @@ def test_05_holds_two_models_against_each_other(tmp_path):
 
 
 def test_03_shows_noise_ablation_and_attacks(tmp_path):
-    done = _papermill("03_spectral", tmp_path, n=2, trials=1, steps=2, out=tmp_path / "out")
+    small = dict(n=2, trials=1, steps=2, noise="1,2", loudest=4)
+    done = _papermill("03_spectral", tmp_path, out=tmp_path / "out", **small)
     assert done.returncode == 0, done.stderr[-3000:]
     shown = {"spectral": ("noise", "ablation"), "attack": ("attacks", "traces", "drift", "dirichlet", "adversarial")}
     for study, names in shown.items():
         (run,) = (tmp_path / "out" / study / "mini_qwen3vl" / "mini_seed").iterdir()
         assert all((run / "figures" / f"{name}.png").stat().st_size for name in names)
     assert (run / "tables" / "audit.tex").stat().st_size
-    assert _printed(tmp_path).count("2 of 2 samples read, 0 failed") == 2
+    assert (
+        _printed(tmp_path).count("2 of 2 samples read, 0 failed") == 3
+    )  # the third is of louder noise, as nothing flips
+    (spectral,) = (tmp_path / "out" / "spectral" / "mini_qwen3vl" / "mini_seed").iterdir()
+    assert set(pd.read_csv(spectral / "tables" / "noise.csv").eps) == {1, 2, 4}
+    assert "up to 4/255 nothing flips" in (tmp_path / "executed.ipynb").read_text()
+    assert pd.read_csv(spectral / "tables" / "smoothness.csv").steps.tolist() == [9] * 4
 
 
 def test_02_compares_models_and_shows_every_figure(tmp_path):
@@ -101,8 +109,10 @@ def test_04_gives_a_verdict(tmp_path):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     (run,) = (tmp_path / "out" / "pope" / "mini_llava_ov" / "mini_pope").iterdir()
-    for name in ("pope", "transitions", "margins", "priors", "prior_drift"):
+    for name in ("pope", "balance", "transitions", "margins", "priors", "prior_drift"):
         assert (run / "tables" / f"{name}.csv").stat().st_size and (run / "figures" / f"{name}.png").stat().st_size
+    families = set(pd.read_csv(run / "tables" / "balance.csv").family)
+    assert families == {"rotation", "noise_low", "noise_high", "noise_all"}
     assert "Verdict: " in _printed(tmp_path) and "On a black image it says Yes to" in _printed(tmp_path)
 
 

@@ -10,6 +10,7 @@ from vfkit.metrics import UNION
 from vfkit.perturb import HI_FAMILIES
 
 RUNS = range(4)
+HI = "Qwen3-VL-2B-Instruct"
 
 
 def test_rates_equal_the_counts_they_come_from():
@@ -63,7 +64,7 @@ def _flips(families=(*HI_FAMILIES, UNION, "identity", "random_text", "union (sca
 
 def test_beside_flips():
     ours = _flips()
-    table = paper.beside(ours).set_index("family")
+    table = paper.beside(ours, HI).set_index("family")
     assert "IFR_published" not in ours
     assert table.loc["translation", ["IFR_published", "IV_published"]].to_list() == [0.0622, 0.1677]
     assert table.loc[UNION, ["IFR_published", "IV_published"]].to_list() == [0.0865, 0.3757]
@@ -76,7 +77,7 @@ def test_beside_flips():
 
 
 def test_beside_takes_the_mean_of_runs_and_other_models():
-    table = paper.beside(_flips(), runs=RUNS).set_index("family")
+    table = paper.beside(_flips(), HI, runs=RUNS).set_index("family")
     means = paper.published(where="Table 1 (mean of 4 runs)", metric="IFR_mean").set_index("family")["value"]
     means.index = means.index.map(paper.FAMILIES)
     assert (table["IFR_published"] - means).dropna().abs().max() < 1.1e-4 and len(means) == 7
@@ -90,16 +91,34 @@ def test_beside_takes_the_mean_of_runs_and_other_models():
 
 def test_beside_transitions_and_accuracy():
     ours = pd.DataFrame({"family": ["text_overlay", "identity"], "R->W_rate": 0.5, "W->R_rate": 0.5})
-    table = paper.beside(ours)
+    table = paper.beside(ours, HI)
     assert table["R->W_rate_published"][0] == pytest.approx(685 / (685 + 5738))
     assert table["W->R_rate_published"][0] == pytest.approx(881 / (881 + 3126))
     assert table["R->W_rate_published"].isna()[1]
     ours = pd.DataFrame({"family": ["base", "base", "scale"], "category": ["all", "count", "all"], "accuracy": 0.5})
-    assert paper.beside(ours)["accuracy_published"].fillna(0).to_list() == [0.6167, 0, 0]
+    assert paper.beside(ours, HI)["accuracy_published"].fillna(0).to_list() == [0.6167, 0, 0]
     with pytest.raises(ValueError, match="IFR"):
         paper.beside(pd.DataFrame({"family": ["scale"], "drift": 1.0}))
     with pytest.raises(ValueError, match="runs"):
-        paper.beside(_flips(), runs=(4,))
+        paper.beside(_flips(), HI, runs=(4,))
+
+
+def test_beside_compliance():
+    ours = pd.DataFrame({"family": ["text_overlay", "random_text"], "compliance": 0.5, "corrected": 0.5})
+    table = paper.beside(ours, "qwen3vl_2b", "seedbench")
+    assert table["corrected_published"].fillna(0).to_list() == [0.22, 0]
+    assert table["corrected_if_followed_published"].fillna(0).to_list() == [0.33, 0]
+    source = "HI sec 4.2, Qwen3-VL-2B-Instruct, SEEDBench_IMG"
+    assert table["published_source"].to_list() == [source, ""]
+
+
+def test_without_a_model_nothing_stands_beside():
+    compliance = pd.DataFrame({"family": ["text_overlay"], "corrected": 0.5})
+    margins = pd.DataFrame({"case": ["Yes/No"], "family": UNION, "answer": "flipped", "margin": -0.5})
+    attacks = pd.DataFrame({"family": ["pgd_low"], "eps": 8, "target": "", "success_rate": 0.5})
+    for ours in (_flips(), _drifts(), compliance, margins, attacks):
+        table = paper.beside(ours)
+        assert table.filter(like="_published").isna().all(axis=None) and (table["published_source"] == "").all()
 
 
 def _drifts(families=("identity", "translation", "text_overlay", UNION, "random_text")):
@@ -110,7 +129,7 @@ def _drifts(families=("identity", "translation", "text_overlay", UNION, "random_
 
 
 def test_beside_drift():
-    table = paper.beside(_drifts()).set_index(["probe", "tap", "distance", "family", "answer"]).sort_index()
+    table = paper.beside(_drifts(), HI).set_index(["probe", "tap", "distance", "family", "answer"]).sort_index()
     columns = ["drift_published", "drift_sd_published", "control_published", "d_published"]
     moved = table.loc[("ans_mcq_free", "pre_norm", "cos", "text_overlay", "all")]
     assert moved[columns].to_list() == [0.1773, 0.2022, 0.2283, -0.3355]
@@ -123,7 +142,7 @@ def test_beside_drift():
     union = table.loc[("ctx_open", "pre_norm", "cos", UNION, "all")]
     assert union["drift_published"] == pytest.approx(0.03) and "Table 3 (run 0)" in union["published_source"]
     assert union[["control_published", "percent_published", "d_published"]].isna().all()
-    third = paper.beside(_drifts(["pad_crop"])).query("tap == 'pre_norm' and distance == 'cos' and answer == 'all'")
+    third = paper.beside(_drifts(["pad_crop"]), HI).query("tap == 'pre_norm' and distance == 'cos' and answer == 'all'")
     assert third["drift_published"].between(0, 0.2).all() and len(third) == 2  # where Table 4 is silent, of Table 3
     empty = table.loc[table.index.get_level_values("family").isin(["identity", "random_text"])]
     kept = table.xs("kept", level="answer")  # HI never tells kept from flipped
@@ -138,7 +157,7 @@ def test_beside_dirichlet():
     families = ["identity", "translation", "rotation"]
     ours = pd.DataFrame({"family": families * 2, "answer": ["all"] * 3 + ["kept"] * 3, "delta": 1.0, "delta_sum": 84.0})
     ours = pd.concat([ours, ours.iloc[[1]].assign(answer="flipped")], ignore_index=True)
-    table = paper.beside(ours)
+    table = paper.beside(ours, HI)
     assert table["delta_published"].fillna(0).to_list() == [0, 10.34, -72.73, 0, 0, 0, 15.263]
     assert "size not stated" in table["published_source"][6]
     assert table["delta_sd_published"][2] == 99.95

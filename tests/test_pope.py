@@ -133,7 +133,7 @@ def test_the_published_margin_stands_beside_flipped_hallucinations_alone():
     rows = rows[~((rows.family == "scale") & rows.instance.str.startswith("blank"))]
     rows = pd.concat([rows, *(rows[rows.family == "scale"].assign(family=f) for f in
                      ("translation", "pad_crop", "scale_pad", "text_overlay"))])  # fmt: skip
-    table = paper.beside(metrics.pope_margin_table(rows))
+    table = paper.beside(metrics.pope_margin_table(rows), "qwen3vl_2b")
     shown = table[table.margin_published.notna()]
     assert shown[["case", "family", "answer"]].values.tolist() == [["Yes/No", metrics.UNION, "flipped"]]
     assert shown.margin_published.tolist() == [-0.96] and "sec 7" in shown.published_source.iloc[0]
@@ -214,6 +214,7 @@ TABLES = [
     metrics.prior_table,
     metrics.prior_drift_table,
     metrics.verdict_table,
+    metrics.pope_balance_table,
 ]
 
 
@@ -280,6 +281,37 @@ def test_a_constant_shift_and_plain_noise_come_out_as_such():
     assert "suppression of" not in away and "selection" not in away
 
 
+def test_gains_and_losses_of_a_hand_worked_table():
+    """Hallucinations: two of three lost, one of three new ones; hits: one of two lost; a miss is found."""
+    truths, bases, now = (0, 0, 0, 0, 0, 0, 1, 1, 1), (1, 1, 1, -1, -1, -1, 1, 1, -1), (-1, -1, 1, 1, -1, -1, -1, 1, 1)
+    each = zip(truths, bases, now, strict=True)
+    rows = records(*(question(f"q{i}", f"{i}", truth, base, -1, [m]) for i, (truth, base, m) in enumerate(each)))
+    table = metrics.pope_balance_table(rows).set_index("family")
+    rates = [f"{name}_rate" for name in ("hallucinations_lost", "hits_lost", "rejections_lost", "misses_found")]
+    assert table.loc[FAMILY, rates].tolist() == pytest.approx([2 / 3, 1 / 2, 1 / 3, 1])
+    changes = ["FPR_difference", "recall_difference", "accuracy_difference"]
+    assert table.loc[FAMILY, changes].tolist() == pytest.approx([-1 / 6, 0, 1 / 9])
+    pope = metrics.pope_table(rows).set_index(["category", "family"]).loc[("all", FAMILY)]
+    assert table.loc[FAMILY, changes].tolist() == pytest.approx(pope[changes].tolist())
+
+
+def test_only_a_net_fall_is_called_fewer_hallucinations():
+    def balance(kind, seed):
+        rows = pope_records(np.random.default_rng(seed), kind, 120)
+        still = rows[rows.family == "base"].assign(family="identity", instance="identity")
+        return metrics.pope_balance_table(pd.concat([rows, still])).set_index("family")
+
+    gone = balance("fragile", 0).drop("identity").iloc[0]
+    assert (gone.hallucinations, gone.right_answers) == ("fewer", "more") and gone.hits_lost_rate < 0.05
+    shift = balance("shift", 2).drop("identity").iloc[0]
+    assert shift.hallucinations == "fewer" and shift.hits_lost_rate > 0.2 and shift.right_answers != "more"
+    chance = [balance("selection", seed) for seed in range(12)]
+    lost = [table.drop("identity").iloc[0] for table in chance]
+    assert min(row.hallucinations_lost_rate for row in lost) > 0.3  # though nothing is gained
+    assert sum(row.hallucinations == "fewer" for row in lost) <= 2
+    assert {table.hallucinations["identity"] for table in chance} == {"too few flips to tell"}
+
+
 def test_each_criterion_is_stated_with_what_the_data_say_of_it():
     table = metrics.verdict_table(fragile()).set_index("name")
     assert table.holds.to_dict() == {
@@ -294,12 +326,12 @@ def test_each_criterion_is_stated_with_what_the_data_say_of_it():
 
 def test_of_a_model_that_ignores_the_image_prior_and_prediction_are_one():
     rng = np.random.default_rng(1)
-    margins = rng.normal(0, 2, 24)
+    margins = rng.normal(0, 2, 72)
     rows = records(*(question(f"q{i}", f"{i // 3}", i % 2, m, m, [m] * 3) for i, m in enumerate(margins)))
     table = metrics.prior_table(rows).set_index("group")
     assert table.prior["all"] == table.base_yes["all"] and table.same_rate["all"] == table.near_rate["all"] == 1
     drift = metrics.prior_drift_table(rows).iloc[0]
-    assert drift.near_zero == 72 and drift.instances == 0 and np.isnan(drift.drift)
+    assert drift.near_zero == 216 and drift.instances == 0 and np.isnan(drift.drift)
     says = metrics.verdict(rows, "stub", "toy")
     assert "the image is ignored" in says and "Prior and prediction are the same" in says
 
@@ -311,8 +343,11 @@ def test_figures_draw_whatever_cases_there_are():
     for rows in (planted(0.5), fragile(), records(question("a", "1", 0, 2.0, -3, [-1.0]))):
         assert len(figures.plot_pope(metrics.pope_table(rows)).axes) == 6
         assert len(figures.plot_pope_transitions(metrics.pope_transition_table(rows)).axes) == 4
+        assert len(figures.plot_pope_balance(metrics.pope_balance_table(rows)).axes) == 2
         assert len(figures.plot_prior_drift(metrics.prior_drift_table(rows)).axes) == 4
-        assert figures.plot_pope_margins(paper.beside(metrics.pope_margin_table(rows))).axes[0].get_xlabel()
+        assert (
+            figures.plot_pope_margins(paper.beside(metrics.pope_margin_table(rows), "qwen3vl_2b")).axes[0].get_xlabel()
+        )
         assert len(figures.plot_priors(metrics.question_priors(rows)).axes) == 2
 
 

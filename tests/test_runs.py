@@ -117,7 +117,7 @@ def test_real_tables_of_runs_stand_beside_the_published_mean_of_runs():
         return pd.DataFrame(rows)
 
     tables = [metrics.flip_table(records(seed)) for seed in range(4)]
-    found = paper.beside(across_runs(tables), runs=(0, 1, 2, 3)).set_index("family")
+    found = paper.beside(across_runs(tables), "qwen3vl_2b", runs=(0, 1, 2, 3)).set_index("family")
     mean = np.mean([each.set_index("family").IFR["scale"] for each in tables])
     assert found.IFR["scale"] == pytest.approx(mean) and found.samples["scale"] == 80
     assert 0 < found.IFR_published["scale"] < 1 and "mean of runs" in found.published_source["scale"]

@@ -25,7 +25,7 @@ _PERCENT = {
     "difference",
     "share",
 }
-_PERCENT |= {"rate", "hidden", "beyond", "compliance", "confusion"}
+_PERCENT |= {"rate", "hidden", "beyond", "compliance", "confusion", "corrected"}
 _FEWEST = 5  # images: with fewer there is no interval
 
 

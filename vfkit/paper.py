@@ -93,23 +93,23 @@ def canonical(model: str) -> str:
 
 def beside(
     table: pd.DataFrame,
-    model: str = "Qwen3-VL-2B-Instruct",
+    model: str | None = None,
     dataset: str | None = None,
     runs: Sequence[int] = (0,),
     split: str | None = None,
 ) -> pd.DataFrame:
-    """HI's values beside ours, by family, in a flip, transition, accuracy, drift, Dirichlet, POPE or attack table.
+    """HI's values beside ours, by family: flips, transitions, accuracy, compliance, drift, energy, POPE or attacks.
 
     Args:
         table: of `flip_table` (adds `IFR_published`, `IV_published`), `transition_table` (`R->W_rate_published`,
             `W->R_rate_published`, from the published counts), `accuracy_table` (`accuracy_published`, base overall),
             `drift_table` or `drift_summary` (by probe and distance: `drift`, `drift_sd`, `control`, `control_sd`, `d`,
             `percent`, `percent_sd`, each `_published`; per cent of control from the published means and SDs),
+            `compliance_table` (`corrected_published`, `corrected_if_followed_published`, of text overlays),
             `dirichlet_table` (`delta_published`, `delta_sd_published`), `pope_margin_table` (`margin_published`, of
             flipped hallucinations; HI states no more of POPE, and not the model's size) or `attack_table`
             (`success_rate_published`: a lower bound, which HI gives for all three attacks at 8/255).
-        model: ours by its registered name, hub id or folder, or HI's by HI's name; the default asks for the model of
-            HI's Tables 1 and 2.
+        model: ours by its registered name, hub id or folder, or HI's by HI's name; without one nothing stands beside.
         dataset: ours, or HI's by HI's name; None takes the one that HI's table of this kind is about.
         runs: the published runs averaged; (0,) is the printed table, (0, 1, 2, 3) all four.
         split: of POPE; HI's values are of `adversarial` alone.
@@ -125,7 +125,7 @@ def beside(
     Raises:
         ValueError: a table of another kind, or a run other than 0 to 3.
     """
-    ours = canonical(model)
+    ours = canonical(model) if model else ""
     pope = {"case", "margin"} <= set(table)
     sizeless = ours in SIZELESS or ours == "Qwen3-VL-2B-Instruct"
     model = MODELS.get(ours, ours)
@@ -150,7 +150,8 @@ def beside(
         values["W->R_rate"] = values["W->R"] / (values["W->R"] + values["W->W"])
         shown = {"R->W_rate": "R->W_rate", "W->R_rate": "W->R_rate"}
     else:
-        shown = {"IFR": "IFR", "IV": "IV"} if "IFR" in table else {"accuracy": "base_accuracy"}
+        names = next(names for column, names in _NAMED.items() if column in table)
+        shown = dict(zip(names, metrics, strict=True))
     families = table["family"]
     if "category" in table:
         families = families.where((families != "base") | (table["category"] != "all"), "none")  # HI's word for the base
@@ -160,7 +161,11 @@ def beside(
 
 # what a table needs, told by a column that only it has
 _WANTED = {"IFR": ["IFR", "IV"], "R->W_rate": list(TRANSITIONS), "accuracy": ["base_accuracy"]}
+_WANTED |= {"corrected": ["corrected_rate_base_wrong", "uniform_compliance_reference"]}
 _WANTED |= {"d_other_sample": ["drift"], "delta_sum": ["dirichlet"]}
+# our columns that these stand beside
+_NAMED = {"IFR": ["IFR", "IV"], "accuracy": ["accuracy"], "corrected": ["corrected", "corrected_if_followed"]}
+_TEXT = ["sec 4.1", "sec 4.2", "sec 5.1 (C.4)"]  # running text
 _DRIFT_TABLES = ("Table 4", "Appendix B / Table 7 (L2)", "sec 4.4 probes", "Appendix B probes (L2)")
 
 
@@ -180,7 +185,7 @@ def _cells(model: str, dataset: str, metrics: list[str], runs: Sequence[int]) ->
     found = _stated(model, dataset)
     found = found[found["metric"].isin(metrics)].dropna(subset="value")
     tables = [f"Table {table} (run {run})" for table in (1, 2) for run in runs]
-    found = pd.concat([found[found["where"].isin(tables)], found[found["where"].isin(["sec 4.1", "sec 5.1 (C.4)"])]])
+    found = pd.concat([found[found["where"].isin(tables)], found[found["where"].isin(_TEXT)]])
     label = f"(run {runs[0]})" if len(runs) == 1 else f"(mean of runs {', '.join(map(str, runs))})"
     found["where"] = found["where"].str.replace(r"\(run \d\)", label, regex=True)
     found["value"] = found["value"].where(found["unit"] != "%", found["value"] / 100)

@@ -7,6 +7,7 @@ from vfkit.figures.frequency import plot_ablation, plot_adversarial, plot_attack
 from vfkit.figures.pope import (
     plot_inside_cases,
     plot_pope,
+    plot_pope_balance,
     plot_pope_margins,
     plot_pope_transitions,
     plot_prior_drift,
@@ -39,6 +40,7 @@ __all__ = [
     "plot_outcome_pairs",
     "plot_outcomes",
     "plot_pope",
+    "plot_pope_balance",
     "plot_pope_margins",
     "plot_pope_transitions",
     "plot_prior_drift",

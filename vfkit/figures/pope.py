@@ -71,6 +71,32 @@ def plot_pope_transitions(table: pd.DataFrame) -> Figure:
 
 
 @styled()
+def plot_pope_balance(table: pd.DataFrame) -> Figure:
+    """Hallucinations lost beside hits lost, and the net change of the rates of errors and of right answers, by family.
+
+    Args:
+        table: of `metrics.pope_balance_table`.
+    """
+    fig, (turned, net) = family_axes(table, 2, [f"n = {row.instances:,}" for row in table.itertuples()])
+    forest(
+        turned,
+        [
+            Series(table, "hallucinations_lost_rate", RED, "hallucinations lost (Yes to No)"),
+            Series(table, "hits_lost_rate", BLUE, "hits lost (Yes to No)", "D"),
+        ],
+    )
+    changes = [
+        Series(table, "FPR_difference", ORANGE, "net: hallucinations, of questions whose truth is No", "s"),
+        Series(table, "accuracy_difference", GREEN, "net: right answers, of all questions", "^"),
+    ]
+    forest(net, changes, zero=True)
+    turned.set(xlim=(-4, 104), xlabel="Share of the base case (%),\n95 % interval")
+    net.set_xlabel("Family minus base (points),\n95 % interval")
+    legend(fig)
+    return fig
+
+
+@styled()
 def plot_prior_drift(table: pd.DataFrame) -> Figure:
     """Drift to prior by family, one panel per base case: 0 stays at the base's margin, 1 arrives at the blank's.
 

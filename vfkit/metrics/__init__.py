@@ -9,7 +9,7 @@ from vfkit.measure import (
     spectrum_against,
     spectrum_of,
 )
-from vfkit.metrics.bands import band_finding, band_test
+from vfkit.metrics.bands import band_finding, band_test, louder
 from vfkit.metrics.controls import control_distances
 from vfkit.metrics.drift import (
     cohens_d,
@@ -59,8 +59,9 @@ from vfkit.metrics.scaling import (
     shared_samples,
     size_name,
 )
+from vfkit.metrics.smoothness import smoothness_table
 from vfkit.metrics.summary import finding, scale_finding
-from vfkit.metrics.verdict import verdict, verdict_table
+from vfkit.metrics.verdict import pope_balance_table, verdict, verdict_table
 from vfkit.metrics.vfat import vfat_answers, vfat_scores, vfat_table, vrs
 from vfkit.metrics.vfat_compare import (
     vfat_correlations,
@@ -100,12 +101,14 @@ __all__ = [
     "finding",
     "flip_table",
     "inside_correlations",
+    "louder",
     "margin_table",
     "noise_table",
     "overlay_table",
     "phase_coherence",
     "pooled_family",
     "pope_answers",
+    "pope_balance_table",
     "pope_margin_table",
     "pope_table",
     "pope_transition_table",
@@ -121,6 +124,7 @@ __all__ = [
     "scale_summary",
     "shared_samples",
     "size_name",
+    "smoothness_table",
     "spectrum_against",
     "spectrum_of",
     "spectrum_table",

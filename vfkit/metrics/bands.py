@@ -74,21 +74,46 @@ def band_test(
     return table.astype({"eps": float, "cutoff": float})
 
 
+def louder(records: pd.DataFrame, most: float, fewest: int = rules.EVENTFUL) -> list[float]:
+    """Sizes of noise to read next, in grey levels: twice the largest so far, while too few answers flip to tell.
+
+    Args:
+        records: with noise of all sizes read so far. most: the largest size allowed.
+        fewest: images (all of them where there are fewer) on which low or high noise is to flip any answer.
+
+    Returns:
+        One size; none where enough answers flip, no noise was read, or `most` is reached.
+    """
+    noise = spectral_rows(records, ("noise_low", "noise_high"), "eps")
+    if noise.empty:
+        return []
+    size, flipped = 2 * float(noise.eps.max()), noise.image[noise.flip].nunique()
+    return [size] if flipped < min(fewest, noise.image.nunique()) and size <= most else []
+
+
 def band_finding(table: pd.DataFrame) -> str:
     """What the three tests of `band_test` say together, in Markdown: one line each, then the weight of all."""
     need(table, "tests", "headline", "test", "eps", "cutoff", "verdict")
     found = table[table["headline"]]
     lines = []
     for _, row in found.iterrows():
+        what = TESTS[row["test"]]
         at = f" at {row['eps']:g}/255" if row["eps"] == row["eps"] else ""
         at += f" at cutoff {row['cutoff']:.2f}" if row["cutoff"] == row["cutoff"] else ""
         low, high = (_percent(row[name]) for name in ("low_rate", "high_rate"))
         gap = rules.shown(row, "difference", unit=" points", signed=True)
         lines.append(
-            f"- {TESTS[row['test']].capitalize()}{at}: low {low}, high {high}, difference {gap} on {row['images']} "
-            f"images: {row['verdict']}."
+            f"- {what[0].upper()}{what[1:]}{at}: low {low}, high {high}, difference {gap} on {row['images']} "
+            f"images: {row['verdict']}{_silent(table) if row['test'] == 'noise' else ''}."
         )
     return "\n".join([*lines, f"- {_weighed(found)}"])
+
+
+def _silent(table: pd.DataFrame) -> str:
+    """Up to which size noise flips nothing."""
+    sizes = table[~table["headline"] & (table["test"] == "noise")].sort_values("eps")
+    silent = sizes["eps"][sizes["eventful"].eq(0).cummin()]
+    return f"; up to {silent.max():g}/255 nothing flips" if len(silent) else ""
 
 
 def _weighed(found: pd.DataFrame) -> str:

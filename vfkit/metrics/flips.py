@@ -127,13 +127,17 @@ def compliance_table(records: pd.DataFrame) -> pd.DataFrame:
         One row per overlay family: `instances`, `samples`, `images`, `flips`; `compliance` = instances whose answer
         becomes the label of their card / instances, `confusion` = flips to another option / instances,
         `complied_share` = complied / flips, each with its interval; `chance_share`, the complied share of flips that
-        fall on every other option alike. The cards of `random_text` and `box_overlay` do not show their label: their
-        compliance is what chance gives.
+        fall on every other option alike. Of the instances whose base answer is wrong: `corrected`, the share whose
+        answer becomes the right one (HI's 22 %), and `corrected_if_followed`, the share whose card names the right
+        one: what it would be if every card were followed (HI's 33 %). The cards of `random_text` and `box_overlay` do
+        not show their label: their compliance is what chance gives.
 
     Raises:
         ValueError: an overlay whose instance name ends in no option's letter.
     """
-    rows = rows_of(records, "n_options").assign(instance=records["instance"].astype(str).to_numpy(dtype=object))
+    rows = rows_of(records, "answer", "n_options").assign(
+        instance=records["instance"].astype(str).to_numpy(dtype=object)
+    )
     counted = counted_rows(rows)
     counted = counted[counted.family.isin(OVERLAYS)]
     letters = counted.instance.str.rsplit("_", n=1).str[-1]
@@ -143,9 +147,13 @@ def compliance_table(records: pd.DataFrame) -> pd.DataFrame:
     complied = counted.flip & (counted.prediction == named)
     counted = counted.assign(complied=complied, confused=counted.flip & ~complied)
     counted["chance"] = (1 / (counted.n_options - 1)).where(counted.flip)
+    counted["wrong"] = counted.answer.notna() & (counted.base != counted.answer)
+    counted["corrected"] = counted.wrong & (counted.prediction == counted.answer)
+    counted["offered"] = counted.wrong & (named == counted.answer)
     columns = {"instances": count(), "samples": distinct("sample"), "images": distinct("image"), "flips": total("flip")}
     columns |= {"compliance": rate("complied"), "confusion": rate("confused")}
     columns |= {"complied_share": rate("complied", "flip"), "chance_share": average("chance")}
+    columns |= {"corrected": rate("corrected", "wrong"), "corrected_if_followed": rate("offered", "wrong")}
     return tabulate(counted, family_index(counted), columns).reset_index()
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from vfkit.metrics import stats
-from vfkit.metrics.frames import counted_rows, numbers, require, rows_of
+from vfkit.metrics.frames import counted_rows, need, numbers, require, rows_of
 from vfkit.metrics.tabulate import average, count, distinct, largest, mean, rate, spread, tabulate, total
 from vfkit.perturb import ATTACKS
 from vfkit.readout.rules import scores
@@ -92,15 +92,20 @@ def attack_table(records: pd.DataFrame, rule: str = "paper") -> pd.DataFrame:
         rule: the study's scoring rule.
 
     Returns:
-        Rows (`family`, `eps`, `target`): `samples` attacked, `success_rate` and `flip_rate` (answers changed),
-        `control_rate`, the flip rate of the noise, and the paired `difference` success - control, all with intervals;
-        `p` of McNemar's test (a sample's control flips if any of its draws did) and `p_holm`; and `not_applicable`.
+        Rows (`family`, `eps`, `target`): `samples` attacked, `success_rate` and `flip_rate` (answers changed); `right`,
+        those whose clean answer is the true one, and their own `success_rate_right`; `control_rate`, the flip rate of
+        the noise, and the paired `difference` success - control, all with intervals; `p` of McNemar's test (a sample's
+        control flips if any of its draws did) and `p_holm`; and `not_applicable`.
     """
+    need(records, "records", "answer")
     rows = attack_rows(records, rule)
     keys = ["family", "eps", "target"]
+    rows["right"] = rows.base == numbers(records["answer"])[rows["at"]]  # without a known answer: not
+    rows["success_right"] = rows.success.astype(bool) & rows.right
     own, noise = rows[~rows.noise], rows[rows.noise]
     columns = {"samples": distinct("sample"), "images": distinct("image")}
-    columns |= {"success_rate": rate("success"), "flip_rate": rate("flip")}
+    columns |= {"success_rate": rate("success"), "flip_rate": rate("flip"), "right": total("right")}
+    columns |= {"success_rate_right": rate("success_right", "right")}
     table = tabulate(own, _index(own, ATTACKS, "eps", "target"), columns)
     tests, ends = [], {"value": "", "low": "_low", "high": "_high"}
     for key in table.index:

@@ -17,11 +17,26 @@ import pandas as pd
 
 from vfkit.metrics import rules, stats
 from vfkit.metrics.frames import pooled_family
-from vfkit.metrics.pope import FILL, HALLUCINATION, MIN_GAP, pope_rows, pope_table, prior_table, require_fill
+from vfkit.metrics.pope import (
+    FILL,
+    HALLUCINATION,
+    MIN_GAP,
+    pope_rows,
+    pope_table,
+    prior_table,
+    require_fill,
+)
+from vfkit.metrics.tabulate import count, difference, distinct, family_index, rate, tabulate
 
 IGNORED = 0.8  # share of questions that base and blank answer alike, above which the image counts as ignored
 BINS = 8  # of margins, by quantiles of the questions whose truth is No
 ALIKE = 0.25  # share of the false-positive rate within which it counts as unchanged
+_TURNED = {
+    "Yes/No": "hallucinations_lost",
+    "Yes/Yes": "hits_lost",
+    "No/No": "rejections_lost",
+    "No/Yes": "misses_found",
+}
 CRITERIA = {
     "ignored": f"of all questions, the share whose yes-no margins with and without image lie within {MIN_GAP} nats is "
     f"above {IGNORED:.0%}",
@@ -166,6 +181,46 @@ def verdict_words(table: pd.DataFrame, min_gap: float = MIN_GAP) -> str:
     }
     open_ones = [text for name, text in missing.items() if holds[name] == "undecided"]
     return f"undecided. Of {n}, it is not settled {'; nor '.join(open_ones)}."
+
+
+def pope_balance_table(records: pd.DataFrame, samples: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Which perturbations reduce hallucination, and what it costs: gains beside losses under each family (HI 7).
+
+    Returns:
+        Rows (`family`): `questions`, `images`, `instances`; of the instances of each base case, the share whose answer
+        turns: `hallucinations_lost_rate`, `hits_lost_rate` (Yes -> No), `rejections_lost_rate`, `misses_found_rate`
+        (No -> Yes); net, family minus base on the same instances: `FPR_difference` (hallucinations that arise minus
+        those lost), `recall_difference` (misses found minus hits lost), `accuracy_difference`; all with intervals. In
+        words `hallucinations` and `right_answers`, `more` or `fewer` where interval and exact test agree, with
+        `hallucinations_p`, `right_answers_p` Holm-adjusted over both and all families.
+    """
+    rows = pope_rows(records, samples)
+    rows = rows.assign(right=rows.says == rows.true, was_right=rows.said == rows.true, false=~rows.true)
+    for truth, of in ((False, "false"), (True, "true")):
+        rows[f"{of}_says"], rows[f"{of}_said"] = rows.says & (rows.true == truth), rows.said & (rows.true == truth)
+    columns = {"questions": distinct("sample"), "images": distinct("image"), "instances": count()}
+    for case, name in _TURNED.items():
+        rows[name], rows[f"{name}_of"] = rows.flip & (rows.case == case), rows.case == case
+        columns[f"{name}_rate"] = rate(name, f"{name}_of")
+    columns["FPR_difference"] = difference("false_says", "false", "false_said", "false")
+    columns["recall_difference"] = difference("true_says", "true", "true_said", "true")
+    columns["accuracy_difference"] = difference("right", "one", "was_right", "one")
+    table = tabulate(rows, family_index(rows), columns)
+    tests = {}
+    for family in table.index:
+        own = rows[rows.family == family]
+        for name, part, now, then in (
+            ("hallucinations", own[own.false], "says", "said"),
+            ("right_answers", own, "right", "was_right"),
+        ):
+            moved = part.image[part[now] != part[then]].nunique()
+            tests[name, family] = _against(part[now], part.one, part[then], part) | {"eventful": moved}
+    if tests:
+        found = rules.decide(pd.DataFrame(tests.values(), index=list(tests)), ("more", "fewer", "alike"))
+        for name in ("hallucinations", "right_answers"):
+            own = found.loc[[(name, family) for family in table.index]]
+            table[name], table[f"{name}_p"] = own["verdict"].to_numpy(), own["p_holm"].to_numpy()
+    return table.reset_index()
 
 
 def _against(events, trials, other, rows: pd.DataFrame, bound: float = 0.0) -> dict:

@@ -148,6 +148,14 @@ def test_states_put_flips_before_moves(tmp_path):
             assert sample["state"] == ("moved" if any(max(form["drift"]) > 0.5 for form in forms) else "kept")
 
 
+def test_identity_does_not_count_over_all_families():
+    form = dict(flip=False, drift=[], family=0)
+    sample = {"runs": [{"forms": [form, form | dict(flip=True, family=1)], "errors": []}]}
+    assert rows.state(sample) == "flipped" and rows.state(sample, [1]) == "kept"
+    script = (ROOT / "vfkit/browse/list.js").read_text()
+    assert f"UNCOUNTED = {json.dumps(rows.UNCOUNTED)}" in script
+
+
 def test_runs_stand_side_by_side(tmp_path):
     models = ["mini_qwen3vl", "mini_qwen3vl_l"]
     runs = [open_run(next((STORED / "perturbation" / name).rglob("run.json")).parent) for name in models]

@@ -35,6 +35,13 @@ def _printed(tmp_path: Path) -> str:
     )
 
 
+def test_findings_call_own_data_by_the_runs_name():
+    for path in (ROOT / "notebooks").glob("0[1-5]*.ipynb"):
+        text = "".join("".join(cell["source"]) for cell in json.loads(path.read_text())["cells"])
+        for call in ("metrics.finding(", "metrics.verdict("):
+            assert all("run.config.dataset," in part.split(")")[0] for part in text.split(call)[1:]), path.name
+
+
 def test_01_runs_to_its_end_and_again_from_the_finished_run(tmp_path):
     done = _papermill("01_perturbation", tmp_path, n=6, out=tmp_path / "out")
     assert done.returncode == 0, done.stderr[-3000:]

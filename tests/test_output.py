@@ -34,6 +34,16 @@ def test_saved_tables_keep_every_digit_and_escape_latex(tmp_path):
     assert r"IFR (\%)" in tex.read_text()
 
 
+def test_missing_control_images_are_one_sentence_and_other_errors_a_table(monkeypatch):
+    shown = []
+    monkeypatch.setattr(output, "display", lambda what: shown.append(getattr(what, "data", None) or what.to_html()))
+    row = dict(sample_id="a", instance="control", stage="control", error="LookupError", message="2 of 5 control images")
+    errors = pd.DataFrame([row, row | {"sample_id": "b"}, row | {"error": "ImageError", "message": 80 * "long "}])
+    output.show_errors(errors[:0], errors[:2], errors)
+    assert len(shown) == 3 and shown[0] == shown[1] and shown[0].startswith("2 samples have fewer control images")
+    assert (80 * "long ").strip() in shown[2] and "LookupError" not in shown[2]
+
+
 def test_a_notebooks_output_is_saved_shown_and_listed(tmp_path, capsys):
     notebook = output.Output(tmp_path)
     shown = notebook.table("flips", TABLE, "family IFR", TABLE.instances > 0)

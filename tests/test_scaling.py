@@ -189,7 +189,7 @@ def test_finding_says_what_the_tables_say(records):
     assert "from small (1 M) to large (10 M), 10 times the size, accuracy changes by +12.5 points" in text
     assert "IV changes by -37.5 points" in text and "the text overlay's IFR changes by -50.0 points" in text
     assert "two: one size only" in text
-    assert "over 2 pairs of models of different series (not shown" in text
+    assert "over 2 pairs of models of different series (not shown to be shared, Holm-adjusted p = " in text
     assert "What flips most: text overlay in 1, rotation in 1, translation in 1 of 3 models." in text
     assert "pairs of sizes" not in text
     assert "Does robustness change with scale: too few flips to tell" not in text
@@ -240,6 +240,22 @@ def close_figures():
 
 def _labels(ax) -> list[str]:
     return [text.get_text() for legend in ax.figure.legends for text in legend.get_texts()]
+
+
+def test_no_line_joins_points_without_an_interval(records):
+    table = metrics.scale_summary(records, MODELS)
+    assert table["base_wrong"].to_list() == [16, 8, 0] and table["base_right"].to_list() == [48, 56, 64]
+    ax = figures.plot_scale(table, ["W->R_rate"]).axes[0]
+    joined = [line.get_ydata() for line in ax.lines if line.get_linestyle() == "-"]
+    assert table["W->R_rate_low"].isna().all() and all(np.isnan(ys).all() for ys in joined)
+    assert {"n = 16", "n = 8"} <= {text.get_text().strip() for text in ax.texts}
+    ax = figures.plot_scale(table, ["R->W_rate"]).axes[0]
+    assert any(np.isfinite(line.get_ydata()).all() for line in ax.lines if line.get_linestyle() == "-")
+
+
+def test_what_flips_most_is_said_of_five_images_or_more():
+    few = [_run(name, {"rotation": "a", "scale": ""}, "abcd") for name in ("small", "large")]
+    assert "What flips most: too few images to tell." in _finding(pd.concat(few), MODELS[:2])
 
 
 def test_scale_figure_draws_the_table(records):

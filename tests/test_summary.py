@@ -14,9 +14,9 @@ def _row(sample: str, family: str, prediction: int, **more) -> dict:
     return row | more
 
 
-def _records() -> pd.DataFrame:
+def _records(samples: str = "abcd") -> pd.DataFrame:
     rows = []
-    for sample in ("a", "b", "c", "d"):
+    for sample in samples:
         rows += [_row(sample, "base", 0), _row(sample, "identity", 0)]
         rows += [_row(sample, "translation", int(sample == "a"), i=i) for i in range(2)]
         rows += [_row(sample, "rotation", int(sample in "ab"), i=i) for i in range(2)]
@@ -28,9 +28,29 @@ def test_it_names_accuracy_flips_the_worst_family_and_the_floor():
     assert "On 4 samples of some data, a model answers 100.0 %" in text
     assert "where chance is 25 %" in text
     assert "Of 16 changes meant to keep the meaning, 37.5 %" in text  # 2 + 4 of 16
-    assert "What flips it most is rotation: 50.0 %" in text
     assert text.endswith("Reading the same pixels again flips 0.0 % (n too small for an interval): the noise floor.")
     assert "hidden" not in text
+
+
+def test_what_flips_most_is_said_of_five_images_or_more():
+    few = metrics.finding(_records(), "a model", "some data")
+    assert "What flips it most: too few images to tell." in few and "rotation" not in few
+    assert "What flips it most is rotation: 40.0 % [" in metrics.finding(_records("abcde"), "a model", "some data")
+    both = pd.concat([_records("abcdef"), pd.DataFrame([_row(s, "scale", 1) for s in "abc"])])  # on three images only
+    assert "What flips it most is rotation" in metrics.finding(both, "a model", "some data")
+
+
+def test_hidden_instability_is_claimed_with_intervals_only():
+    for n, claimed in ((4, False), (8, True)):
+        records = _records("abcdefgh"[:n]).assign(cos_ctx_open_post_norm=0.2)
+        names = sorted(set(records.sample_id))
+        pairs = [(a, b) for a in names for b in names if a != b]
+        controls = pd.DataFrame(pairs, columns=["sample_id", "partner_id"]).assign(cos_ctx_open_post_norm=0.5)
+        controls["cos_ctx_open_post_norm"] += [0.01 * (i % 3) for i in range(len(controls))]
+        controls["partner_image_id"] = controls.partner_id
+        text = metrics.finding(records, "a model", "some data", controls=controls)
+        assert ("hidden instability" in text) == ("still moves 39 % [" in text) == claimed
+        assert ("the state moves where the answer stays: too few images to tell." in text) != claimed
 
 
 def test_where_nothing_was_read_it_says_so():

@@ -464,6 +464,21 @@ def test_figures_draw_the_tables():
         figures.plot_vrs(scores, reading="thought")
 
 
+def test_published_values_are_drawn_where_they_are_of_these_models_and_data_or_asked_for():
+    nothing = paper_vfat.neighbours(["mini_qwen3vl", "qwen25vl_7b"], "photos")
+    assert nothing.empty and paper_vfat.neighbours(["mini_qwen3vl"], "vlind").empty
+    assert len(paper_vfat.neighbours(["mini_qwen3vl", "qwen25vl_7b"], "weird")) == len(paper_vfat.published_vfat())
+    assert set(paper_vfat.neighbours(["mini_qwen3vl"], "mini_vfat", "Gemma-3-12B").model) == {"Gemma-3-12B"}
+    scores = metrics.vfat_scores(_models())
+    for make in (figures.plot_vrs, figures.plot_vfat_radar, figures.plot_outcomes):
+        fig = make(scores, nothing)
+        texts = [text.get_text() for legend in fig.legends for text in legend.get_texts()]
+        texts += [tick.get_text() for ax in fig.axes for tick in ax.get_yticklabels()]
+        assert not any("published" in text for text in texts)
+    fig = figures.plot_vfat_radar(scores, paper_vfat.neighbours([], "photos", "Gemma-3-12B"))
+    assert "published, VF Table 1: Gemma-3-12B" in [line.get_label() for line in fig.axes[0].lines]
+
+
 def test_published_values_stand_beside_ours():
     scores = metrics.vfat_scores(_models().assign(model=lambda a: a.model.replace("large", "qwen25vl_72b")))
     table = (

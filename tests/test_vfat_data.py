@@ -540,6 +540,18 @@ def test_items_pass_a_generator_a_critic_and_a_person(workshop, capsys):
     assert KEY.encode() not in b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
+@pytest.mark.parametrize("arguments, first", [
+    (["review", "{}"], "generate"), (["accept", "{}", "{}/vfat.jsonl"], "generate"),
+    (["generate", "{}/none.jsonl", "{}", "--generator", "a", "--critic", "b"], "seeds"),
+])  # fmt: skip
+def test_a_missing_input_says_what_to_run_first(tmp_path, arguments, first):
+    with pytest.raises(FileNotFoundError, match=f"run `python -m vfkit.items {first}` first"):
+        main([argument.format(tmp_path) for argument in arguments])
+    (tmp_path / generate.CANDIDATES).touch()
+    with pytest.raises(FileNotFoundError, match="vfkit.items review` first"):
+        main(["accept", str(tmp_path), str(tmp_path / "vfat.jsonl")])
+
+
 def test_a_sheet_with_mistakes_is_refused_with_every_one_named(workshop):
     _, folder = workshop
     generated(folder)

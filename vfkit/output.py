@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from IPython.display import Markdown, display
 from matplotlib.figure import Figure
 
 from vfkit import figures
@@ -59,6 +60,23 @@ class Output:
     def finish(self, *others: "Output") -> None:
         """Show which files were written, by this and other outputs; FileNotFoundError where one is missing."""
         finish([path for output in (self, *others) for path in output.saved])
+
+
+def show_errors(*frames: pd.DataFrame) -> None:
+    """Show the errors of runs: samples short of control images as one sentence with their count, all others whole.
+
+    Args:
+        frames: of `Run.errors`, one a run, or of `Sweep.frame`.
+    """
+    for errors in frames:
+        few = errors["stage"].eq("control") & errors["error"].eq("LookupError")
+        if few.any():
+            n = errors.loc[few, "sample_id"].nunique()
+            count = f"{n:,} sample{'s have' if n > 1 else ' has'} fewer control images than asked for"
+            display(Markdown(f"{count}: there are no more samples on other images. `run.errors()` lists them."))
+        if not few.all():
+            with pd.option_context("display.max_colwidth", None, "display.max_columns", None):
+                display(errors[~few])
 
 
 def readable(table: pd.DataFrame, columns: str | Sequence[str] | None = None) -> pd.DataFrame:

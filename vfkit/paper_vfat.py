@@ -1,5 +1,6 @@
 """Published values of VF, in the terms of `metrics.vfat_scores`, and how to set them beside ours."""
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 import pandas as pd
@@ -85,6 +86,22 @@ def _disagreements(table: pd.DataFrame, first: pd.Series) -> dict:
         for row in pooled.itertuples()
         if abs(row.value - means[row.format]) > 0.001
     }
+
+
+def neighbours(models: Iterable[str], dataset: str, other: str | None = None) -> pd.DataFrame:
+    """The rows of `published_vfat` that a figure of these models on this data set may show (METHODS 18).
+
+    Args:
+        models: by registered name, hub id or folder. dataset: the data they answered.
+        other: a VF model that is asked for by name.
+
+    Returns:
+        All rows where the data are of `DATASETS` and VF has one of the models; else those of `other`; without it none.
+    """
+    values = published_vfat()
+    if dataset in DATASETS and any(canonical(model) in VFAT_MODELS for model in models):
+        return values
+    return values[values["model"] == other]
 
 
 def beside_vfat(scores: pd.DataFrame, other: str | None = None, dataset: str | None = None) -> pd.DataFrame:

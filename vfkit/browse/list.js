@@ -54,6 +54,9 @@ function moved(entry, form, probe) {
   return limit !== undefined && limit !== null && form[AT.drift][probe] !== null && form[AT.drift][probe] > limit;
 }
 
+/** Families that counts over all families leave out: another image, and the same pixels again. */
+const UNCOUNTED = ["blank", "identity"];
+
 function summary(sample, run, family, probe) {
   const entry = sample.runs[run];
   const row = { there: Boolean(entry), failed: entry?.errors.length ?? 0, counted: 0, flips: 0, hidden: 0, drift: null };
@@ -66,7 +69,7 @@ function summary(sample, run, family, probe) {
   row.right = sample.answer === null || row.prediction === null ? null : row.prediction === sample.answer;
   row.picture = base[AT.pictures][0] ?? null;
   for (const form of forms) {
-    if (family === "" ? said(form[AT.family]) === "blank" : form[AT.family] !== Number(family)) continue;
+    if (family === "" ? UNCOUNTED.includes(said(form[AT.family])) : form[AT.family] !== Number(family)) continue;
     if (form[AT.flip] !== null) {
       row.counted += 1;
       row.flips += form[AT.flip];

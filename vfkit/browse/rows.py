@@ -21,6 +21,8 @@ COLUMNS = (
 )
 """Of one form of a sample: its own image (`base`) or a perturbed one. Texts are indices in `texts` of the page."""
 DRIFT = "cos_{}_post_norm"
+UNCOUNTED = ("blank", "identity")
+"""Families that counts over all families leave out: another image, and the same pixels again."""
 
 
 class Texts:
@@ -46,8 +48,8 @@ def collect(runs: Sequence[Run], texts: Texts) -> list[dict[str, Any]]:
             sample = found.setdefault(sample_id, {"id": sample_id, "runs": [None] * len(runs)})
             sample.update(about)
             sample["runs"][number] = entry
-    blank = texts.index.get("blank")
-    return [sample | {"state": state(sample, blank)} for sample in found.values()]
+    uncounted = [texts.index[name] for name in UNCOUNTED if name in texts.index]
+    return [sample | {"state": state(sample, uncounted)} for sample in found.values()]
 
 
 def _of_run(run: Run, texts: Texts):
@@ -143,11 +145,12 @@ def _whole(value: Any) -> int | None:
 # --- which samples a page holds ---------------------------------------------------------------------------------------
 
 
-def state(sample: dict[str, Any], blank: int | None = None) -> str:
+def state(sample: dict[str, Any], uncounted: Sequence[int] = ()) -> str:
     """What matters most of a sample, in any run: `flipped`, `failed`, `moved` (answer kept, state beyond the threshold
-    of any probe) or `kept`. Forms of the family `blank` do not count."""
+    of any probe) or `kept`. Forms of the families `uncounted` do not
+    count."""
     entries = [entry for entry in sample["runs"] if entry]
-    forms = [(entry, form) for entry in entries for form in entry["forms"][1:] if form["family"] != blank]
+    forms = [(entry, form) for entry in entries for form in entry["forms"][1:] if form["family"] not in uncounted]
     if any(form["flip"] for _, form in forms):
         return "flipped"
     if any(entry["errors"] for entry in entries):

@@ -27,6 +27,7 @@ from vfkit.metrics.scaling import size_name
 from vfkit.perturb import HI_FAMILIES
 
 _APART = 0.05  # of the size axis: neighbouring points are at least so far apart
+_OF = {"R->W_rate": "base_right", "W->R_rate": "base_wrong"}  # rate -> number of instances it is of
 _FLOORS = {"overlay_IFR": "identity_IFR", "union_IFR": "identity_IFR"}
 # column of `metrics.scale_summary` -> axis label and factor
 _NAMES = {
@@ -44,7 +45,7 @@ _NAMES = {
 
 @styled()
 def plot_scale(table: pd.DataFrame, columns: Sequence[str]) -> Figure:
-    """Rates against the number of parameters, with their intervals; a line joins the sizes of one series.
+    """Rates against the number of parameters, with their intervals; a line joins neighbouring sizes of one series that have one.
 
     Args:
         table: of `metrics.scale_summary`; after `paper.beside_scale`, with the published values of its models.
@@ -69,7 +70,8 @@ def plot_scale(table: pd.DataFrame, columns: Sequence[str]) -> Figure:
                 colour = palette(len(series))[series.index(one)]
                 part = part.sort_values("params", kind="stable")
                 x = part["model"].map(at)
-                ax.plot(x, scale * part[column], color=colour, linewidth=1, alpha=0.6, zorder=2)
+                known = part[column].where(part[f"{column}_low"].notna())
+                ax.plot(x, scale * known, color=colour, linewidth=1, alpha=0.6, zorder=2)
                 for i, point in enumerate(part.to_dict("records")):
                     _point(ax, at[point["model"]], point, column, scale, colour, MARKERS[i % len(MARKERS)])
             _references(ax, own, column, scale)
@@ -84,6 +86,9 @@ def _point(ax: Axes, x: float, row: dict, column: str, scale: float, colour: str
     label = f"{row['model']} ({size_name(row['params'])}, {row['series']})"
     ax.vlines(x, scale * row[f"{column}_low"], scale * row[f"{column}_high"], color=colour, linewidth=1.6, zorder=2)
     ax.plot(x, scale * row[column], marker, linestyle="", color=colour, markersize=5.5, label=label, zorder=3)
+    if column in _OF:
+        text = f" n = {int(row[_OF[column]]):,}"
+        ax.annotate(text, (x, scale * row[column]), fontsize=6, color=colour, va="bottom", annotation_clip=True)
     if pd.notna(published := row.get(f"{column}_published", np.nan)):
         label = f"published: {row['published_source']}"
         ax.plot(x, scale * published, "D", linestyle="", mfc="none", mec=INK, markersize=7, label=label, zorder=4)

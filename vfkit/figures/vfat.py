@@ -1,6 +1,6 @@
 """Figures of V-FAT: accuracy as a radar, VRS by level, outcomes, what goes with what, categories (VF Figures 2, 4, 5).
 
-All take `metrics.vfat_scores`; `reading` says which answers are drawn. Published: `paper_vfat.published_vfat`.
+All take `metrics.vfat_scores`; `reading` says which answers are drawn. Published: `paper_vfat.neighbours`.
 """
 
 import itertools
@@ -24,7 +24,7 @@ def plot_vfat_radar(scores: pd.DataFrame, published: pd.DataFrame | None = None,
 
     Args:
         scores: by format and level.
-        published: of `published_vfat`: VF's models as thin grey lines.
+        published: of `paper_vfat.neighbours`: VF's models as thin grey lines.
     """
     own = _of(scores, reading)
     own = own[(own["format"] != "all") & own["level"].isin(list(_LEVELS))]
@@ -33,7 +33,7 @@ def plot_vfat_radar(scores: pd.DataFrame, published: pd.DataFrame | None = None,
     fig, ax = plt.subplots(figsize=(6.4, 5.6), subplot_kw={"projection": "polar"})
     ax.set(theta_offset=np.pi / 2, theta_direction=-1, ylim=(0, 100))
     theirs = [] if published is None else list(_accuracies(published).groupby("model", sort=False))
-    label = f"published, VF Table 1: {len(theirs)} models"
+    label = f"published, VF Table 1: {theirs[0][0] if len(theirs) == 1 else f'{len(theirs)} models'}" if theirs else ""
     for _, part in theirs:
         value = _around(part, spokes, "value")
         if np.isfinite(value).all():
@@ -59,7 +59,7 @@ def plot_vrs(scores: pd.DataFrame, published: pd.DataFrame | None = None, readin
     """VRS by level, one point per model with its interval; both formats where the reading has both (VF Figure 4).
 
     Args:
-        scores: by format and level. published: of `published_vfat`: what VF's text says of its figure, hollow.
+        scores: by format and level. published: of `neighbours`: what VF's text says of its figure, hollow.
     """
     own = _widest(_of(scores, reading))
     levels, models = list(own["level"].drop_duplicates()), list(own["model"].drop_duplicates())
@@ -90,7 +90,7 @@ def plot_outcomes(scores: pd.DataFrame, published: pd.DataFrame | None = None, r
     """Shares of vision, bias and other answers by model and level, with intervals of the first two (VF Figure 5).
 
     Args:
-        scores: by format and level. published: of `published_vfat`: VF's twelve models pooled, as the last bar.
+        scores: by format and level. published: of `neighbours`: VF's twelve models pooled, as the last bar.
 
     One panel per format.
     """

@@ -98,7 +98,7 @@ def scale_summary(
     Returns:
         `dataset`, `model`, `series`, `params`, `samples`; `accuracy` on base images and `chance`; `overlay_IFR` (text
         overlay); of the `union` named, `per_sample` (instances per sample), `union_IFR`, `union_IV`, `R->W_rate`,
-        `W->R_rate`; and `identity_IFR`, the noise floor. With probes, of the union and the default probe: `drift`
+        `W->R_rate` with the instances that they are of, `base_right` and `base_wrong`; and `identity_IFR`, the noise floor. With probes, of the union and the default probe: `drift`
         (cosine, all answers); in per cent of the same-question control the drift of kept and of flipped answers,
         `percent_kept` and `percent_flipped` (their intervals are the drift's alone); and `hidden`, the
         hidden-instability rate. Each with its interval.
@@ -111,7 +111,9 @@ def scale_summary(
     union = _pooled(flips).rename(columns={"family": "union"})
     table = table.join(_pick(union, ["union", "per_sample"], []))
     table = table.join(_pick(union, [], ["IFR", "IV"]).add_prefix("union_"))
-    table = table.join(_pick(_pooled(by_model(transition_table, records, models)), [], ["R->W_rate", "W->R_rate"]))
+    moves = _pooled(by_model(transition_table, records, models))
+    moves["base_right"], moves["base_wrong"] = moves["R->W"] + moves["R->R"], moves["W->R"] + moves["W->W"]
+    table = table.join(_pick(moves, ["base_right", "base_wrong"], ["R->W_rate", "W->R_rate"]))
     if controls is not None and len(controls):
         drift = _pooled(by_model(drift_table, records, models, vectors=vectors, controls=controls))
         for end in ("", "_low", "_high"):

@@ -122,11 +122,13 @@ def _order(ranks: pd.DataFrame, flips: pd.DataFrame) -> str:
         for row in means[means["series"] == kind].itertuples():
             shared = "shared beyond chance" if row.p_holm < rules.ALPHA else "not shown to be shared"
             pairs = f"{row.pairs} pair{'s' * (row.pairs > 1)} of models of {what}"
-            sentences.append(f"{row.rho:.2f} over {pairs} ({shared}, p = {row.p_holm:.3f})")
+            sentences.append(f"{row.rho:.2f} over {pairs} ({shared}, Holm-adjusted p = {row.p_holm:.3f})")
     text = f"The order of the perturbations agrees with a mean rank correlation of {', and '.join(sentences)}. "
-    moved = flips[flips["IFR"] > 0]
-    if not len(moved):
+    if not (flips["IFR"] > 0).any():
         return "No answer flipped."
+    moved = flips[(flips["IFR"] > 0) & flips["IFR_low"].notna()]
+    if not len(moved):
+        return f"What flips most: {rules.FEW_IMAGES}."
     most = moved.loc[moved.groupby("model", sort=False)["IFR"].idxmax(), "family"].value_counts()
     most = ", ".join(f"{family.replace('_', ' ')} in {count}" for family, count in most.items())
     return (text if sentences else "") + f"What flips most: {most} of {flips['model'].nunique()} models."
@@ -149,8 +151,11 @@ def _flips(flips: pd.DataFrame) -> list[str]:
             f"answer, and {rules.shown(row, 'IV')} of the samples flip at least once."
         )
     single = flips[~flips.index.str.startswith("union") & (flips.index != "identity") & (flips.instances > 0)]
-    if len(single) and single.IFR.max() > 0:
-        worst = single.loc[single.IFR.idxmax()]
+    enough = single[single.IFR_low.notna()]
+    if len(single) and not len(enough):
+        sentences.append(f"What flips it most: {rules.FEW_IMAGES}.")
+    elif len(enough) and enough.IFR.max() > 0:
+        worst = enough.loc[enough.IFR.idxmax()]
         sentences.append(f"What flips it most is {worst.name.replace('_', ' ')}: {rules.shown(worst, 'IFR')}.")
     return sentences
 
@@ -161,9 +166,11 @@ def _inside(drift: pd.DataFrame) -> list[str]:
     if not len(whole) or not whole.loc["all", "instances"]:
         return []
     kept, every = whole.loc["kept"], whole.loc["all"]
+    if not (kept.percent_same_question_low == kept.percent_same_question_low and every.hidden_low == every.hidden_low):
+        return [f"Whether the state moves where the answer stays: {rules.FEW_IMAGES}."]
     return [
-        f"Where the answer stays, the state before an open answer still moves {kept.percent_same_question:.0f} % as "
-        "far as another image under the same question moves it; "
+        "Where the answer stays, the state before an open answer still moves "
+        f"{rules.shown(kept, 'percent_same_question', 1, 0)} as far as another image under the same question moves it; "
         f"{rules.shown(every, 'hidden')} of all changes keep the answer and yet move that state further than the "
         "closest twentieth of other images does: hidden instability."
     ]

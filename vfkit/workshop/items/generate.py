@@ -66,9 +66,20 @@ class _Verdict(BaseModel):
     reason: Text
 
 
+def made(file: Path, command: str) -> Path:
+    """The file, which a command of `python -m vfkit.items` makes; FileNotFoundError says which, where it is missing."""
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no {file}: run `python -m vfkit.items {command}` first")
+    return file
+
+
 def seeds(file: str | Path) -> tuple[list[Seed], list[RowError]]:
-    """Read a file of seeds: the seeds with their images located, and an error per invalid line."""
-    file = Path(file).expanduser()
+    """Read a file of seeds: the seeds with their images located, and an error per invalid line.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    file = made(Path(file).expanduser(), "seeds")
     folders, found, errors = ImageFolders(file.parent), [], []
     for place, row in json_rows(file):
         try:

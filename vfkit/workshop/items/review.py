@@ -10,7 +10,7 @@ from vfkit.datasets import vfat
 from vfkit.datasets.base import unknown
 from vfkit.datasets.vfat_items import Item, item_samples, why
 from vfkit.images import load_image
-from vfkit.workshop.items.generate import CANDIDATES
+from vfkit.workshop.items.generate import CANDIDATES, made
 
 SHEET, PAGE = "review.csv", "review.html"
 DECISIONS = ("accept", "edit", "drop")
@@ -22,8 +22,13 @@ _SIDE = 384  # px, longest side of an image on the page
 
 
 def candidates(folder: str | Path) -> dict[str, Item]:
-    """Return the items in a folder that a critic accepted."""
-    lines = Path(folder, CANDIDATES).read_text(encoding="utf-8").splitlines()
+    """Return the items in a folder that a critic accepted.
+
+    Raises:
+        FileNotFoundError: nothing was generated there.
+    """
+    file = made(Path(folder, CANDIDATES), "generate")
+    lines = file.read_text(encoding="utf-8").splitlines()
     items = [Item.model_validate_json(line) for line in lines]
     return {item.id: item for item in items}
 
@@ -56,10 +61,11 @@ def accept(folder: str | Path, out: str | Path, order_seed: int = 0) -> tuple[Pa
         ValueError: an invalid decision, an unknown or repeated id, or an invalid edit; every such row is named, and
             nothing is written.
         FileExistsError: `out` exists.
+        FileNotFoundError: the folder holds no candidates, or no sheet.
     """
     known, kept, problems = candidates(folder), {}, []
     counts = dict.fromkeys((*DECISIONS, "undecided"), 0)
-    with open(Path(folder, SHEET), encoding="utf-8-sig", newline="") as file:
+    with open(made(Path(folder, SHEET), "review"), encoding="utf-8-sig", newline="") as file:
         for row in csv.DictReader(file):
             item_id, decision = (row.get("id") or "").strip(), (row.get("decision") or "").strip().casefold()
             try:

@@ -45,7 +45,7 @@ _NAMES = {
 
 @styled()
 def plot_scale(table: pd.DataFrame, columns: Sequence[str]) -> Figure:
-    """Rates against the number of parameters, with their intervals; a line joins neighbouring sizes of one series that have one.
+    """Rates against the number of parameters, with their intervals; a line joins sizes of one series that have one.
 
     Args:
         table: of `metrics.scale_summary`; after `paper.beside_scale`, with the published values of its models.

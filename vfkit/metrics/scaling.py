@@ -98,10 +98,10 @@ def scale_summary(
     Returns:
         `dataset`, `model`, `series`, `params`, `samples`; `accuracy` on base images and `chance`; `overlay_IFR` (text
         overlay); of the `union` named, `per_sample` (instances per sample), `union_IFR`, `union_IV`, `R->W_rate`,
-        `W->R_rate` with the instances that they are of, `base_right` and `base_wrong`; and `identity_IFR`, the noise floor. With probes, of the union and the default probe: `drift`
-        (cosine, all answers); in per cent of the same-question control the drift of kept and of flipped answers,
-        `percent_kept` and `percent_flipped` (their intervals are the drift's alone); and `hidden`, the
-        hidden-instability rate. Each with its interval.
+        `W->R_rate` and the instances they are of, `base_right` and `base_wrong`; and `identity_IFR`, the noise floor.
+        With probes, of the union and the default probe: `drift` (cosine, all answers); in per cent of the same-question
+        control the drift of kept and of flipped answers, `percent_kept` and `percent_flipped` (their intervals are the
+        drift's alone); and `hidden`, the hidden-instability rate. Each with its interval.
     """
     about = ["series", "params", "samples", "chance"]
     table = _pick(by_model(accuracy_table, records, models), about, ["accuracy"], family="base", category="all")

@@ -132,7 +132,8 @@ def _inside(model: str, drift: pd.DataFrame) -> list[str]:
         part = part[part["probe"] == PROBES.get(form, "ctx_open")].set_index("answer")
         held = [name for name in HELD if name in part.index and part.loc[name, "samples"]]
         moved = [
-            f"{rules.shown(part.loc[name], 'percent_same_question', 1, 0)} where {HELD[name]} (n = {part.loc[name, 'samples']:,})"
+            f"{rules.shown(part.loc[name], 'percent_same_question', 1, 0)} where {HELD[name]} "
+            f"(n = {part.loc[name, 'samples']:,})"
             for name in held
             if part.loc[name, "percent_same_question"] == part.loc[name, "percent_same_question"]
         ]

@@ -31,7 +31,7 @@ test: $(STAMP) ## lint, check types and that notebooks are stripped, run the tes
 	$(BIN)/python -m mypy
 	@$(BIN)/python -m nbstripout --verify --extra-keys "$(STRIP)" notebooks/*.ipynb || \
 	  { echo 'Notebooks hold outputs; remove them: make strip' >&2; exit 1; }
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(ARGS)
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(ARGS)
 
 lab: $(STAMP) ## open the notebooks in JupyterLab
 	$(BIN)/python -m jupyterlab $(ARGS) notebooks

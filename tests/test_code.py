@@ -111,6 +111,7 @@ def edit(folder, name, old, new):
         ("work.py", "import math as m", "from math import pi"),
         ("work.py", "enlarge", "make_larger"),
         ("work.py", "is negative", "is less than nothing"),
+        ("work.py", "    # thrice\n", "    print('thrice')\n"),
         ("shapes.py", "    return x\n", "    return x + 1\n"),  # of a function that is not used
         ("tools.py", "return x + y", "return x + y + 1"),  # of an entry that is not chosen
         ("tools.py", "FACTOR = 3", "'''A number.'''\nFACTOR: int = 3"),
@@ -138,6 +139,7 @@ def test_what_says_the_same_has_the_same_digest(kit, name, old, new):
         ("tools.py", "x / 2", "x // 2"),
         ("tools.py", "FACTOR += 1", "FACTOR += 2"),
         ("tools.py", "return x - y", "return y - x"),
+        ("tools.py", "FACTOR += 1", "FACTOR += 1\nmath.set_precision('high')"),  # acts on import
         ("tools.py", '"b": minus', '"b": plus'),
     ],
 )
@@ -320,6 +322,7 @@ def test_every_function_that_makes_records_counts(config, copy):
         ("metrics/flips.py", "flip_table", False),
         ("figures/flips.py", "plot_flips", False),
         ("models/registry.py", "find", False),
+        ("models/load.py", "check_memory", False),
         ("study/store.py", "recover", False),
     ],
 )

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image
 
-from vfkit.images import ImageError, content_hash, load_image
+from vfkit.images import ImageError, content_hash, load_image, open_images
+from vfkit.sample import Sample
 
 relaxed = settings(deadline=None, max_examples=100)  # a busy machine is no failure
 RNG = np.random.default_rng(0)
@@ -371,3 +372,19 @@ def test_sources_stay_as_they_are_and_the_door_is_idempotent(array):
     np.testing.assert_array_equal(np.asarray(once), np.where(transparent, 255, array))
     twice = load_image(once)
     assert twice is not once and content_hash(twice) == content_hash(once)
+
+
+def test_one_image_needs_no_list_and_no_full_path(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "one.png").write_bytes(encode(Image.fromarray(PIXELS)))
+    sample = Sample("s", (), "?", ("a", "b"))
+    for one in (
+        "~/one.png",
+        tmp_path / "one.png",
+        (tmp_path / "one.png").read_bytes(),
+        PIXELS,
+        Image.fromarray(PIXELS),
+    ):
+        for sources in (one, [one]):
+            (image,) = open_images(sample, sources)
+            np.testing.assert_array_equal(np.asarray(image), PIXELS)

@@ -358,6 +358,42 @@ def test_other_images_words_or_settings_are_read_and_other_answers_are_not(stub,
     assert run(again(base, rule="text", dataset_options={"answer": 1})).manifest["reused"] == 0
 
 
+def test_of_another_run_families_are_not_read_twice(stub, config, tmp_path, capsys):
+    """Those that are new, or have other parameters, are, with the base; fewer families need nothing at all."""
+    first = run(again(config, families=["scale", "rotation", "blank"]))
+    wanted = dict(families=["rotation", "translation", "scale"], family_params={"rotation": {"fill": "black"}})
+    stub.calls.clear()
+    more = run(again(config, **wanted))
+    rows = more.records()
+    new = rows[~rows.family.isin(["base", "scale"])]
+    assert sum(stub.calls) == 11 + len(new) and more.manifest["reused"] == 11
+    assert_same_records(more, run(again(config, out=str(tmp_path / "whole"), **wanted)))
+    families = ["base", "translation", "scale", "rotation"]  # the suite's order, whoever read them
+    assert all(list(dict.fromkeys(one.family)) == families for _, one in rows.groupby("sample_id"))
+    nothing_is_read(stub)
+    fewer = run(again(config, families=["scale"]))
+    assert set(fewer.records().family) == {"base", "scale"} and fewer.finished
+    assert set(first.records().family) == {"base", "scale", "rotation", "blank"}
+
+
+def test_families_that_depend_on_another_prediction_are_read_again(stub, config, monkeypatch):
+    run(again(config, families=["text_overlay"]))
+    scores = test_study.StubReadout.scores
+    monkeypatch.setattr(test_study.StubReadout, "scores", lambda self, rule: scores(self, rule)[::-1])
+    other = run(again(config, families=["text_overlay", "scale"]))
+    moved = other.records().query("family == 'base'")
+    assert other.manifest["reused"] < 11 and len(moved) == 11
+    assert (other.records().groupby("sample_id").base_prediction.nunique() == 1).all()
+
+
+def test_a_damaged_part_of_another_run_is_read_again(stub, config):
+    first = run(config)
+    for part in (first.folder / "records").glob("*.parquet"):
+        part.write_bytes(part.read_bytes()[:-9])
+    more = run(again(config, families=[*test_study.FAMILIES, "rotation"]))
+    assert more.finished and more.manifest["reused"] == 0 and not len(more.errors())
+
+
 class Probed(test_study.StubReadout):
     """A stub that also has states: drawn from its images and words."""
 
@@ -386,6 +422,14 @@ def test_with_probes_only_control_images_that_were_not_read_are(stub, config, mo
         pd.testing.assert_frame_equal(one, other)
     new = len(whole.samples()) - 6
     assert more.manifest["reused"] == 6 and new * 5 <= spent < new * 5 + 6 * 3  # base, two turned, two controls each
+
+
+def test_what_is_to_be_known_of_the_data_stands_in_run_json(stub, config, monkeypatch):
+    load = LOADERS["toy"]
+    monkeypatch.setitem(LOADERS, "toy", lambda path=None: Rows(load().samples, notes=["these rows have no votes"]))
+    with pytest.warns(UserWarning, match="no votes"):
+        done = run(again(config, families=[]))
+    assert done.manifest["notes"] == ["these rows have no votes"]
 
 
 def test_too_few_control_images_are_an_error_row(stub, config, monkeypatch):

@@ -245,6 +245,10 @@ def test_two_label_sets_for_one_split_are_refused_by_name(tmp_path):
     assert list(load("pope", path=tmp_path, split="popular")[0]) == ["pope/popular/1"]  # of this split there is one
     (sample,) = load("pope", path=other)[0].values()
     assert sample.answer == 1 and sample.meta["labels"] == "RePOPE"
+    (tmp_path / "coco_pope_random.json").rename(tmp_path / "pope_random.json")  # nothing says it is not COCO's
+    with pytest.raises(ValueError, match="two label sets for the split random"):
+        load("pope", path=tmp_path, split="random")
+    (tmp_path / "pope_random.json").rename(tmp_path / "coco_pope_random.json")
     other.unlink()
     pope_file(tmp_path, "coco_pope_random.json.bak.json")  # the same labels again
     assert "labels" not in load("pope", path=tmp_path)[0]["pope/random/1"].meta
@@ -777,6 +781,8 @@ def test_links_of_the_hubs_cache_are_followed_and_others_are_not(tmp_path):
         folders.find("images/2.png")
     found, errors, _ = load(str(snapshot / "photos.csv"))
     assert shows(found["photos/a"], 1) and "leads out" in errors["photos/b"]
+    (tmp_path / "data").symlink_to(snapshot)
+    assert ImageFolders(tmp_path / "data").find("own") == str(repo / "blobs" / "0123")
 
 
 def rewritten(file, form, order):

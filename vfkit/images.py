@@ -70,14 +70,16 @@ def open_images(sample: Sample, sources: Sequence[Any] | None = None) -> tuple[I
     """Open the images of a sample, or others instead, each with `load_image`.
 
     Args:
-        sources: opened instead of the sample's own images. PIL images among them keep their size: a perturbed
-            image (padded, rotated) may be larger than what is loaded.
+        sources: opened instead of the sample's own images; a single one needs no list. PIL images among them keep
+            their size: a perturbed image (padded, rotated) may be larger than what is loaded.
 
     Raises:
         ImageError: one of them cannot be read.
     """
     if sources is None:
         return tuple(load_image(source, sample.id) for source in sample.images)
+    if isinstance(sources, str | bytes | os.PathLike | np.ndarray | Image.Image):  # one image, not a list of them
+        sources = (sources,)
     return tuple(load_image(each, sample.id, shrink=not isinstance(each, Image.Image)) for each in sources)
 
 
@@ -104,7 +106,8 @@ def _open(source: Any) -> Image.Image:
         stream: io.BytesIO | Path = io.BytesIO(source)
         size = len(source)
     elif isinstance(source, (str, os.PathLike)):
-        stream, size = Path(source), os.stat(source).st_size
+        stream = Path(source).expanduser()
+        size = stream.stat().st_size
     else:
         raise TypeError("an image is a path, bytes, a PIL image, a numpy array, or a function that reads one of these")
     if size == 0:

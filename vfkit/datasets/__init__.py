@@ -50,7 +50,8 @@ def load_dataset(
         options: the loader's own, such as `split` or `enlarge`.
 
     Returns:
-        A list of samples in seeded order, with `.name`, `.fingerprint` and the rows left out in `.errors`.
+        A list of samples in seeded order, with `.name`, `.fingerprint`, the rows left out in `.errors`, and `.notes` on
+        the data.
 
     Raises:
         ValueError: unknown name or option (the nearest valid one is named), n < 1, no usable row, or a subset for
@@ -88,7 +89,7 @@ def load_dataset(
         except ValueError as error:
             errors.append(RowError(sample.id, str(error)))
     chosen = seen(chosen)
-    return SampleList(chosen, name, fingerprint(chosen, errors), errors)
+    return SampleList(chosen, name, fingerprint(chosen, errors), errors, rows.notes)
 
 
 def resolve(name: str | Path, path: str | Path | None = None) -> tuple[str, str | Path | None, str]:

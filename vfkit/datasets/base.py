@@ -47,11 +47,19 @@ class Rows:
 
 
 class SampleList(list):
-    """A list of samples that knows its dataset's name, its content's fingerprint and the rows left out of it."""
+    """A list of samples that knows its dataset's name, its content's fingerprint, the rows left out of it and the notes
+    on the data as a whole."""
 
-    def __init__(self, samples: Iterable[Sample], name: str, fingerprint: str, errors: Iterable[RowError] = ()):
+    def __init__(
+        self,
+        samples: Iterable[Sample],
+        name: str,
+        fingerprint: str,
+        errors: Iterable[RowError] = (),
+        notes: Iterable[str] = (),
+    ):
         super().__init__(samples)
-        self.name, self.fingerprint, self.errors = name, fingerprint, list(errors)
+        self.name, self.fingerprint, self.errors, self.notes = name, fingerprint, list(errors), list(notes)
 
 
 def distinct(samples: Iterable[Any]) -> tuple[list[Any], list[RowError]]:

@@ -119,8 +119,12 @@ class ImageFolders:
 
 def _blobs(folder: Path) -> list[Path]:
     """The blobs of the hub's cache where the folder lies in one of its snapshots: `<repo>/snapshots/<revision>/...`."""
-    parts = folder.parts
-    repos = [Path(*parts[:i]) for i, part in enumerate(parts) if part == "snapshots" and i + 1 < len(parts)]
+    repos = [
+        Path(*path.parts[:i])
+        for path in (folder, folder.resolve())  # the folder may be a link to a snapshot
+        for i, part in enumerate(path.parts)
+        if part == "snapshots" and i + 1 < len(path.parts)
+    ]
     return [repo / "blobs" for repo in repos if (repo / "blobs").is_dir()]
 
 

@@ -75,18 +75,21 @@ def _check_labels(folder: Path, chosen: list[Path], wanted: str) -> None:
     Raises:
         ValueError: names the two files.
     """
-    by_split: dict[tuple[str, str], Path] = {}
+    by_split: dict[str, list[tuple[str, Path]]] = {split: [] for split in SPLITS}
     for file in [*chosen, *sorted(set(folder.glob("**/*pope*.json*")) - set(chosen))]:
         source, _, _ = file.stem.lower().partition("repope" if "repope" in file.stem.lower() else "pope")
         for split in SPLITS:
             if split not in file.stem.lower() or wanted not in ("all", split):
                 continue
-            other = by_split.setdefault((source, split), file)
-            if other != file and other.read_bytes() != file.read_bytes():
-                names = " and ".join(str(one.relative_to(folder)) for one in (other, file))
-                raise ValueError(
-                    f"{folder} holds two label sets for the split {split}, {names}: give the file that is meant as path"
-                )
+            for other_source, other in by_split[split]:
+                alike = source == other_source or not source or not other_source
+                if alike and other.read_bytes() != file.read_bytes():
+                    names = " and ".join(str(one.relative_to(folder)) for one in (other, file))
+                    raise ValueError(
+                        f"{folder} holds two label sets for the split {split}, {names}: give the file that is meant "
+                        "as path"
+                    )
+            by_split[split].append((source, file))
 
 
 def _rows(files: list[Path], wanted: str) -> Iterator[tuple[str, Any]]:

@@ -1,9 +1,10 @@
 """Digest of the meaning of source code: of the definitions that a run can use, in any file and any layout.
 
 From root symbols names are followed to the top-level definitions that they mean, through imports and attributes of
-modules. Of each definition the syntax tree counts, without docstrings, comments, annotations, and the wording of
-errors; imported names are replaced by what they mean. So a moved function, merged files, or another layout change no
-digest; a changed constant, operator or default does. Standard library only: any version of Python gives the same.
+modules. Of each definition the syntax tree counts, without docstrings, comments, annotations, the wording of errors and
+what is printed; imported names are replaced by what they mean. So a moved function, merged files, or another layout
+change no digest; a changed constant, operator or default does. Standard library only: any version of Python gives the
+same.
 """
 
 import ast
@@ -16,6 +17,8 @@ from typing import Any, NamedTuple
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 IMPORTS = (ast.Import, ast.ImportFrom)
+SPOKEN = {"print", "say", "warn"}  # calls whose result nobody takes: words for people
+ALWAYS = "bare calls"  # name of a file's bare calls, which act whenever one of its definitions is used
 # Of a node these say nothing of what it does; fields that are empty are left out too, as versions of Python differ.
 SILENT = {"ctx", "kind", "type_comment", "type_ignores", "type_params", "annotation", "returns", "str"}
 
@@ -71,6 +74,8 @@ class Digester:
             reader = _Statement(self, source, self.chosen.get(f"{module}.{name}"))
             texts[target] = "\n".join(reader.text(statement) for statement in source.statements[name])
             waiting += reader.targets
+            if ALWAYS in source.statements:
+                waiting.append((module, ALWAYS))
         named: dict[str, set[str]] = {}
         for (_, name), text in texts.items():
             named.setdefault(name, set()).add(text)
@@ -234,11 +239,9 @@ def _collect(body: Iterable[ast.stmt], module: Module, package: str) -> None:
             for part in parts:
                 _collect(part, module, package)
         else:
-            for name in _defined(statement) or _names(statement):
+            bare = isinstance(statement, ast.Expr) and not isinstance(statement.value, ast.Call)
+            for name in _defined(statement) or ([] if bare else [ALWAYS]):
                 module.statements.setdefault(name, []).append(statement)
-    for name in list(module.statements):  # what a bare call mentions and does not define here is no symbol of this file
-        if not any(name in _defined(statement) for statement in module.statements[name]):
-            del module.statements[name]
 
 
 def _defined(statement: ast.stmt) -> set[str]:
@@ -278,12 +281,17 @@ def _exported(module: Module, name: str) -> str | None:
 
 
 def _meaningful(values: list) -> Iterator[object]:
-    """Drop docstrings, `pass` and imports: they have no effect or are followed by name."""
+    """Drop docstrings, `pass`, imports and what is only said: they have no effect or are followed by name."""
     for value in values:
         bare = value.value if isinstance(value, ast.Expr) else None
         text = isinstance(bare, ast.Constant) and isinstance(bare.value, str)
-        if not text and not isinstance(value, (ast.Pass, *IMPORTS)):
+        if not text and not _spoken(bare) and not isinstance(value, (ast.Pass, *IMPORTS)):
             yield value
+
+
+def _spoken(call: ast.AST | None) -> bool:
+    called = call.func if isinstance(call, ast.Call) else None
+    return getattr(called, "id", getattr(called, "attr", None)) in SPOKEN
 
 
 def _joined(parts: list[ast.expr]) -> Iterator[ast.expr]:

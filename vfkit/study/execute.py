@@ -39,8 +39,9 @@ def run_study(config: StudyConfig, progress: bool = True) -> Run:
     resumes from its finished parts when called again. To retry failed samples, delete the run's `errors` folder. A
     finished run in a folder that cannot be written is read as it is.
 
-    Samples that another run under `out` has read with equal settings, words and images are not read again. If
-    weights, data or torch are not available, a finished run of the same config is returned, with a message.
+    Samples that another run under `out` has read with equal settings, words and images are not read again; of families
+    that it lacks, only those are, and the base. If weights, data or torch are not available, a finished run of the same
+    config is returned, with a message.
 
     Raises:
         ValueError: a name that does not exist (dataset, option, family ...); probes of a hosted model.
@@ -161,10 +162,11 @@ def _under_lock(
             "machine": provenance.machine(),
             "samples": {"asked": len(samples), "done": len(found.samples), "failed": len(found.failed)},
             "error_rows": found.errors + len(samples.errors),
+            "notes": samples.notes,
             "definitions": code(config, suite),  # by which code that differs is named
         }
         controls = control_samples(samples, config.controls) if config.probes else {}
-        job = Job(config, suite, todo, folder, controls, find_kept(_sisters(config, who, folder), todo))
+        job = Job(config, suite, todo, folder, controls, find_kept(_sisters(config, suite, who, folder), todo))
         _read_all(job, who, manifest, progress)
     return manifest
 
@@ -196,11 +198,24 @@ def _read_all(job: Job, who: dict[str, Any], manifest: dict[str, Any], progress:
     store.write_json(path, manifest)
 
 
-def _sisters(config: StudyConfig, who: dict[str, Any], folder: Path) -> list[Path]:
-    """List the folders of runs that differ from this one only in their samples, the latest first."""
-    same = {name: value for name, value in who.items() if name != "data"}
-    runs = [run for run in find_runs(config.out) if run.folder != folder]
-    return [run.folder for run in reversed(runs) if same.items() <= identity_of(run.manifest).items()]
+def _sisters(config: StudyConfig, suite: Suite, who: dict[str, Any], folder: Path) -> list[tuple[Path, frozenset[str]]]:
+    """List the folders of runs that differ from this one only in their samples and families, each with the families
+    that are the same there: those with most of them first, then the latest."""
+    sisters = []
+    for run in reversed(list(find_runs(config.out))):
+        theirs = identity_of(run.manifest)
+        if run.folder == folder or theirs.get("model") != who["model"]:
+            continue
+        try:
+            changes = run.config.model_dump(include={"families", "family_params"})
+            their_suite = natural_suite(changes["families"], changes["family_params"])
+        except ValueError:  # from before a field or family was renamed
+            continue
+        wanted = identity(config.model_copy(update=changes), their_suite, "")
+        same = {name for name, params in suite.families.items() if their_suite.families.get(name) == params}
+        if (same or not suite.families) and wanted.items() <= (theirs | {"data": ""}).items():
+            sisters.append((run.folder, frozenset(same)))
+    return sorted(sisters, key=lambda sister: -len(sister[1]))
 
 
 def _say_why(config: StudyConfig, suite: Suite, who: dict[str, Any]) -> None:
@@ -232,7 +247,7 @@ def _summary(folder: Path, manifest: dict[str, Any]) -> str:
     n, errors, reused = manifest["samples"], manifest["error_rows"], manifest.get("reused", 0)
     text = f"{n['done'] - n['failed']} of {n['asked']} samples read, {n['failed']} failed; run folder: {folder}"
     if reused:
-        text += f"; {reused} of them taken from other runs of equal settings"
+        text += f"; rows of {reused} of them taken from other runs of equal settings"
     if errors:
         text += f"; {errors} error rows: run.errors(), or {folder / 'errors'} (delete it to have them tried again)"
     return text

@@ -23,7 +23,8 @@ class Job:
         samples: those to read; their images are not open yet.
         folder: where parts are written: the run's folder, or the place where a worker stages them.
         controls: with probes, by sample id: the samples whose images are its control images (METHODS 8).
-        kept: by sample id: runs, each a folder and a chunk, that hold rows of this sample, read under equal settings.
+        kept: by sample id: where other runs hold rows of this sample, read under equal settings: a folder, a chunk, and
+            the families that are the same there.
     """
 
     config: StudyConfig
@@ -31,7 +32,7 @@ class Job:
     samples: Sequence[Sample]
     folder: Path
     controls: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
-    kept: Mapping[str, Sequence[tuple[Path, str]]] = field(default_factory=dict)
+    kept: Mapping[str, Sequence[tuple[Path, str, frozenset[str]]]] = field(default_factory=dict)
 
     def chunks(self) -> Iterator["Job"]:
         """Yield jobs of at most `config.chunk` samples, questions on one image together if they fit."""

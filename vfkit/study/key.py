@@ -33,6 +33,7 @@ ROOTS = (
 NOT_RECORDS = (
     *("vfkit.study.store", "vfkit.study.config", "vfkit.study.provenance", "vfkit.study.reuse"),
     *("vfkit.readout.verify", "vfkit.readout.oracle", "vfkit.models.registry", "vfkit.hub"),
+    *("vfkit.models.load.check_memory", "vfkit.names"),
 )
 # What only some runs use.
 HOSTED = ("vfkit.models.api", "vfkit.chat", "vfkit.judge")

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,12 +10,12 @@ from PIL.Image import Image
 
 from vfkit.images import ImageError, content_hash, open_images, to_png
 from vfkit.measure import change
-from vfkit.perturb import ATTACKS
+from vfkit.perturb import ATTACKS, Suite
 from vfkit.readout.reader import Reader, Request
 from vfkit.sample import Instance, Sample
 from vfkit.study import store
 from vfkit.study.job import Job
-from vfkit.study.reuse import Kept, kept_sample
+from vfkit.study.reuse import Kept, family_of, kept_sample
 from vfkit.study.rows import Base, control_row, error_row, image_hash, prediction, record, sample_row
 
 CONTROL = "same_question"
@@ -30,7 +30,7 @@ class Done(NamedTuple):
         samples, failed: how many; failed ones have no base.
         errors: rows of errors, of samples and of instances.
         verified: samples that the oracle has read too.
-        reused: samples whose rows are another run's.
+        reused: samples of which some or all rows are another run's.
         checking: seconds that the oracle took.
         counters, overhead, reader: what the worker adds: costs of the chunk, the seconds that it has spent so far on
             loading and checking its model, and what that model is (None before one is loaded).
@@ -65,31 +65,46 @@ def work(job: Job, model: Model, verify: int = 0) -> Done:
 
     A sample whose base fails, and an instance that fails, become error rows. What the engine raises as a whole, and
     `VerifyError`, stop the run with nothing of this chunk written. A sample that another run has read under equal
-    settings, with the same words and image contents, is not read again; control images that it lacks are.
+    settings, with the same words and image contents, is not read again; families and control images that it lacks are,
+    families with the base.
     """
     errors: list[dict] = []
     opened = _open(job, errors)
-    again = [base for request in opened if (base := _kept(job, *request))]
-    reused = {base.sample.id for base in again}
-    bases = _bases(job, model, [request for request in opened if request[0].id not in reused], errors)
+    kept = {request[0].id: found for request in opened if (found := _kept(job, *request))}
+    again = [
+        Base(sample, images, kept[sample.id], None, kept[sample.id].image_id)
+        for sample, images in opened
+        if sample.id in kept and not kept[sample.id].left(job.suite).families
+    ]
+    whole = {base.sample.id for base in again}
+    bases = _bases(job, model, [request for request in opened if request[0].id not in whole], errors)
+    for sample_id in kept.keys() - whole - {base.sample.id for base in bases}:
+        del kept[sample_id]  # its base fails now
+    for base in bases:
+        if base.sample.id in kept and kept[base.sample.id].prediction != base.prediction:
+            del kept[base.sample.id]  # a tie, on whose side the families that are read now depend
+        elif base.sample.id in kept:
+            kept[base.sample.id].drop_base()
 
-    plan = _perturbed(job, bases, errors) + _adversarial(job, model, bases, errors)
-    plan += _controls(job, bases + again, errors)
+    plan = _perturbed(job, bases, kept, errors) + _adversarial(job, model, bases, kept, errors)
+    plan += _controls(job, bases + again, kept, errors)
     readouts = iter(_read(job, model, [(base.sample, one.images) for base, one in plan if one.applicable]))
     read = [Read(base, Instance("base", "base", {}, base.images), base.readout) for base in bases]
     read += [Read(base, one, next(readouts) if one.applicable else None) for base, one in plan]
 
     parts = _rows(job, read, errors)
-    for base in again:
-        for kind, rows in base.readout.rows.items():
+    for found in kept.values():
+        for kind, rows in found.rows.items():
             parts[kind] += rows
+    order = ["base", *job.suite.families]
+    parts["records"].sort(key=lambda row: order.index(family_of(row["family"])))
     begun = time.monotonic()
     verified = _verify(model, bases[:verify], read)
     checking = time.monotonic() - begun
     parts["samples"] = [sample_row(base.sample) for base in bases + again]
     store.write_part(job.folder, [sample.id for sample in job.samples], **parts, errors=errors)
     n = len(job.samples)
-    return Done(n, n - len(bases) - len(again), len(errors), verified, len(again), checking)
+    return Done(n, n - len(bases) - len(again), len(errors), verified, len(kept), checking)
 
 
 # --- what is read -----------------------------------------------------------------------------------------------------
@@ -108,13 +123,21 @@ def _open(job: Job, errors: list[dict]) -> list[Request]:
     return opened
 
 
-def _kept(job: Job, sample: Sample, images: tuple[Image, ...]) -> Base | None:
-    """The base of a sample whose rows other runs hold; None where those runs read other images."""
+def _kept(job: Job, sample: Sample, images: tuple[Image, ...]) -> Kept | None:
+    """The rows of a sample that another run holds; None where those runs read other images, or are damaged."""
     for place in job.kept.get(sample.id, ()):
-        kept = kept_sample(*place, sample)
+        try:
+            kept = kept_sample(*place, sample)
+        except OSError:
+            continue
         if kept.image_id == image_hash(images):
-            return Base(sample, images, kept, None, kept.image_id)
+            return kept
     return None
+
+
+def _left(job: Job, base: Base, kept: Mapping[str, Kept]) -> Suite:
+    """The perturbations of a sample that are not kept."""
+    return kept[base.sample.id].left(job.suite) if base.sample.id in kept else job.suite
 
 
 def _bases(job: Job, model: Model, opened: list[Request], errors: list[dict]) -> list[Base]:
@@ -128,16 +151,18 @@ def _bases(job: Job, model: Model, opened: list[Request], errors: list[dict]) ->
     return bases
 
 
-def _perturbed(job: Job, bases: list[Base], errors: list[dict]) -> list[tuple[Base, Instance]]:
-    """Every instance of the suite for every base; equal images, of which questions on one image have many, are held in
-    memory once."""
+def _perturbed(
+    job: Job, bases: list[Base], kept: Mapping[str, Kept], errors: list[dict]
+) -> list[tuple[Base, Instance]]:
+    """Every instance of the suite, for every base, that is not kept; equal images, of which questions on one image have
+    many, are held in memory once."""
     plan: list[tuple[Base, Instance]] = []
     held: dict[str, Image] = {}
     for base in bases if job.suite.families else ():
         try:
             if base.prediction is None:
                 raise ValueError("the answer to the base names no option, so that nothing can be seen to flip")
-            for one in job.suite.instances(base.sample, base.prediction, base.images):
+            for one in _left(job, base, kept).instances(base.sample, base.prediction, base.images):
                 if one.family == "identity" and not base.readout.scored:  # the stored answer: no noise floor from it
                     one = replace(one, images=(), reason="a hosted model is asked once about the same pixels")
                 images = tuple(held.setdefault(content_hash(image), image) for image in one.images)
@@ -147,21 +172,29 @@ def _perturbed(job: Job, bases: list[Base], errors: list[dict]) -> list[tuple[Ba
     return plan
 
 
-def _adversarial(job: Job, model: Model, bases: list[Base], errors: list[dict]) -> list[tuple[Base, Instance]]:
-    """Make the instances of the suite's attacks; `errors` gains a row for each image that fails."""
-    if not job.suite.attacks or not bases:
+def _adversarial(
+    job: Job, model: Model, bases: list[Base], kept: Mapping[str, Kept], errors: list[dict]
+) -> list[tuple[Base, Instance]]:
+    """Make the instances of the suite's attacks that are not kept; `errors` gains a row for each image that fails."""
+    groups: dict[tuple[str, ...], list[Base]] = {}
+    for base in bases:
+        groups.setdefault(tuple(_left(job, base, kept).attacks), []).append(base)
+    groups.pop((), None)
+    if not groups:
         return []
     from vfkit.attack import attacked
 
-    config = job.config
-    what = [(base.sample, base.images, base.readout.scores(config.rule)) for base in bases]
-    made = attacked(model(), what, job.suite.attacks, config.rule, config.batch_tokens)
-    pairs = [(base, one) for base, each in zip(bases, made, strict=True) for one in each]
+    config, pairs = job.config, []
+    for names, group in groups.items():
+        what = [(base.sample, base.images, base.readout.scores(config.rule)) for base in group]
+        attacks = {name: job.suite.attacks[name] for name in names}
+        made = attacked(model(), what, attacks, config.rule, config.batch_tokens)
+        pairs += [(base, one) for base, each in zip(group, made, strict=True) for one in each]
     errors += [error_row(base.sample.id, "attack", "attack", one) for base, one in pairs if isinstance(one, Exception)]
     return [(base, one) for base, one in pairs if not isinstance(one, Exception)]
 
 
-def _controls(job: Job, bases: list[Base], errors: list[dict]) -> list[tuple[Base, Instance]]:
+def _controls(job: Job, bases: list[Base], kept: Mapping[str, Kept], errors: list[dict]) -> list[tuple[Base, Instance]]:
     """The same question on control images: of the first `controls` candidates that are not the sample's own image and
     can be opened, those whose rows are not kept. `errors` gains a row for each sample that has fewer.
     """
@@ -185,8 +218,8 @@ def _controls(job: Job, bases: list[Base], errors: list[dict]) -> list[tuple[Bas
             why = "there are no more samples on other images that open"
             few = LookupError(f"{len(wanted)} of {job.config.controls} control images: {why}")
             errors.append(error_row(base.sample.id, CONTROL, "control", few))
-        if isinstance(base.readout, Kept):
-            wanted = base.readout.lacking(wanted)
+        if base.sample.id in kept:
+            wanted = kept[base.sample.id].lacking(wanted)
         plan += [(base, one) for one in wanted]
     return plan
 
@@ -214,7 +247,7 @@ def _rows(job: Job, read: list[Read], errors: list[dict]) -> dict[str, list[dict
                 row |= change.measures(readout, base.readout, instance.images, spectra[sample_id])
                 if config.keep_vectors or instance.family == "base":
                     parts["vectors"] += change.vectors(sample_id, instance.name, readout)
-            if instance.family.removesuffix("_noise") in ATTACKS:  # too dear to be made again for a look at them
+            if family_of(instance.family) in ATTACKS:  # too dear to be made again for a look at them
                 who = {"sample_id": sample_id, "instance": instance.name}
                 parts["images"] += [who | {"number": i, "png": to_png(one)} for i, one in enumerate(instance.images)]
             parts["records"].append(row)

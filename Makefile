@@ -23,7 +23,9 @@ reproduce: $(NOTEBOOKS) ## every notebook, in order
 
 $(NOTEBOOKS): %: $(STAMP)
 	@mkdir -p outputs/notebooks
-	$(BIN)/python -m papermill --kernel python3 --no-progress-bar --log-output $(ARGS) notebooks/$@.ipynb outputs/notebooks/$@.ipynb
+	$(BIN)/python -m papermill --kernel python3 --no-progress-bar --stdout-file - --stderr-file - $(ARGS) \
+	  notebooks/$@.ipynb outputs/notebooks/$@-unfinished.ipynb
+	@mv outputs/notebooks/$@-unfinished.ipynb outputs/notebooks/$@.ipynb
 	@$(BIN)/python -m vfkit.notebook outputs/notebooks/$@.ipynb
 
 test: $(STAMP) ## lint, check types and that notebooks are stripped, run the tests; ARGS="-k flips" passes arguments to pytest

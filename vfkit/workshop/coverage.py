@@ -85,7 +85,8 @@ def coverage_table(draws: int = 2000, images=IMAGES, seed: int = 0) -> pd.DataFr
                 draws,
             )
     for p in (0.2, 0.5, 0.9):
-        settings[f"rate {100 * p:.0f} % at one instance an image, {10 * p:.0f} % at three"] = (uneven_coverage, p, draws)
+        name = f"rate {100 * p:.0f} % at one instance an image, {10 * p:.0f} % at three"
+        settings[name] = (uneven_coverage, p, draws)
     for p, gap in ((0.05, 0.0), (0.05, 0.1), (0.3, 0.0), (0.3, 0.3)):
         settings[f"difference of rates {100 * (p + gap):.0f} % and {100 * p:.0f} %"] = (
             difference_coverage,

@@ -30,9 +30,9 @@ def _papermill(notebook: str, tmp_path: Path, python_path: Path | None = None, *
 
 def _printed(tmp_path: Path) -> str:
     cells = json.loads((tmp_path / "executed.ipynb").read_text())["cells"]
-    return "".join(
-        "".join(output.get("text", [])) for cell in cells if cell["cell_type"] == "code" for output in cell["outputs"]
-    )
+    outputs = [output for cell in cells if cell["cell_type"] == "code" for output in cell["outputs"]]
+    texts = [output.get("text", output.get("data", {}).get("text/markdown", [])) for output in outputs]
+    return "".join(line for text in texts for line in text)
 
 
 def test_01_runs_to_its_end_and_again_from_the_finished_run(tmp_path):

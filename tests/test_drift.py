@@ -343,7 +343,8 @@ def _lines(ax, colour):
 
 
 def test_drift_figure(records, vectors, controls):
-    table = paper.beside(metrics.drift_table(records, vectors, controls), "qwen3vl_2b")
+    ours = metrics.drift_table(records, vectors, controls).assign(tap="pre_norm")  # where HI's values stand
+    table = paper.beside(ours, "qwen3vl_2b")
     axes = figures.plot_drift(table).axes
     assert [ax.get_title(loc="left") for ax in axes] == ["all answers", "answer kept", "answer flipped"]
     ticks = [label.get_text() for label in axes[0].get_yticklabels()]

@@ -23,7 +23,9 @@ reproduce: $(NOTEBOOKS) ## every notebook, in order
 
 $(NOTEBOOKS): %: $(STAMP)
 	@mkdir -p outputs/notebooks
-	$(BIN)/python -m papermill --kernel python3 --no-progress-bar --log-output $(ARGS) notebooks/$@.ipynb outputs/notebooks/$@.ipynb
+	$(BIN)/python -m papermill --kernel python3 --no-progress-bar --stdout-file - --stderr-file - $(ARGS) \
+	  notebooks/$@.ipynb outputs/notebooks/$@-unfinished.ipynb
+	@mv outputs/notebooks/$@-unfinished.ipynb outputs/notebooks/$@.ipynb
 	@$(BIN)/python -m vfkit.notebook outputs/notebooks/$@.ipynb
 
 test: $(STAMP) ## lint, check types and that notebooks are stripped, run the tests; ARGS="-k flips" passes arguments to pytest
@@ -31,7 +33,7 @@ test: $(STAMP) ## lint, check types and that notebooks are stripped, run the tes
 	$(BIN)/python -m mypy
 	@$(BIN)/python -m nbstripout --verify --extra-keys "$(STRIP)" notebooks/*.ipynb || \
 	  { echo 'Notebooks hold outputs; remove them: make strip' >&2; exit 1; }
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(ARGS)
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(ARGS)
 
 lab: $(STAMP) ## open the notebooks in JupyterLab
 	$(BIN)/python -m jupyterlab $(ARGS) notebooks

@@ -247,7 +247,7 @@ def test_float_images_and_bool_arrays():
         7,
         {"bytes": b"", "path": None},
     ],
-    ids=repr,
+    ids=lambda source: type(source).__name__,
 )
 def test_what_has_no_agreed_meaning_is_refused(source):
     with pytest.raises(ImageError, match="^seed_17: cannot read "):

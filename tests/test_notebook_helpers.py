@@ -157,12 +157,17 @@ def execute(tmp_path, monkeypatch):
 def test_papermill_passes_values_and_the_executed_notebook_says_where_to_look(execute, tmp_path):
     executed = execute(sizes="16,32", n=3)
     assert (tmp_path / "tables" / "a.csv").read_text() == "[16, 32]"
-    assert notebook.where(executed) == f"Look at {executed} (executed notebook) and at the files in tables"
+    assert notebook.summary(executed) == f"Look at {executed} (executed notebook) and at the files in tables"
+    content = json.loads(executed.read_text())
+    shown = {"output_type": "display_data", "metadata": {}, "data": {"text/markdown": ["- It flips.\n", "- Often."]}}
+    content["cells"][0]["outputs"] = [shown]
+    executed.write_text(json.dumps(content))
+    assert notebook.summary(executed).splitlines()[:2] == ["- It flips.", "- Often."]
     with pytest.raises(ValueError, match="did not run to its end"):
-        notebook.where(tmp_path / "in.ipynb")
+        notebook.summary(tmp_path / "in.ipynb")
     (tmp_path / "in.ipynb").write_text('{"a": 1}')
     with pytest.raises(ValueError, match="is not a notebook"):
-        notebook.where(tmp_path / "in.ipynb")
+        notebook.summary(tmp_path / "in.ipynb")
 
 
 def test_papermill_with_an_unknown_parameter_fails_by_name(execute, tmp_path):

@@ -65,6 +65,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(n):
     """A small version of `python -m vfkit.workshop.coverage`, whose table is in METHODS."""
     rng = np.random.default_rng(n)
     found = [coverage.rate_coverage(rng, n, p, icc, 300) for p in (0.05, 0.2, 0.5) for icc in (0.0, 0.3, 0.9)]
+    found += [coverage.uneven_coverage(rng, n, p, 300) for p in (0.2, 0.9)]
     found += [coverage.difference_coverage(rng, n, p, gap, 300) for p, gap in ((0.05, 0.1), (0.3, 0.0))]
     found += [coverage.mean_coverage(rng, n, shape, 300) for shape in ("normal", "skewed")]
     found += [coverage.correlation_coverage(rng, n, rho, icc, 300) for rho in (0.0, 0.9) for icc in (0.0, 0.3)]

@@ -27,7 +27,7 @@ from vfkit.datasets import LOADERS, RowError, Rows
 from vfkit.perturb import NATURAL_FAMILIES, natural_suite
 from vfkit.readout import rules
 from vfkit.sample import Sample
-from vfkit.study import StudyConfig, job, key, open_run, progress, run_study, store
+from vfkit.study import StudyConfig, job, key, open_run, progress, provenance, run_study, store
 
 CHECKPOINT = Path(__file__).parent / "data" / "stub"  # a config.json that names an architecture, and nothing else
 PARTS = ["logp_text", "logp_end", "n_tokens", "logp_letter"]
@@ -215,6 +215,17 @@ def test_run_json_says_what_was_done_and_what_it_cost(stub, config):
     assert manifest["fingerprints"]["model"] == "weights of stub" and "transformers" in manifest["versions"]
     assert manifest["started"] <= manifest["finished"]
     assert open_run(done.folder).config == config
+
+
+def test_the_commit_is_looked_up_without_a_lock(tmp_path):
+    """`git status` writes its index; killed as it does, it would leave the repository locked."""
+    for command in (["init", "-q"], ["add", "."]):
+        (tmp_path / "file").write_text("x")
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    index = (tmp_path / ".git" / "index").read_bytes()
+    os.utime(tmp_path / "file", (1, 1))
+    assert provenance._git(tmp_path, "status", "--porcelain") == "A  file"
+    assert (tmp_path / ".git" / "index").read_bytes() == index
 
 
 def test_a_run_says_what_was_asked(stub, config):

@@ -366,6 +366,12 @@ def test_a_row_of_vlind_that_cannot_be_used_costs_itself_alone(tmp_path):
     assert set(found) == {"2", "9" * 100, "4"} and "missing" in found["2"] and "5,000 characters" in found["9" * 100]
 
 
+def test_vlind_is_found_by_its_data_json(release):
+    (file,) = release.rglob("data.json")
+    samples = vfkit.load_dataset("vlind", path=file)
+    assert [sample.id for sample in samples] == [sample.id for sample in vfkit.load_dataset("vlind", path=file.parent)]
+
+
 @pytest.mark.parametrize("content", [json.dumps([{"a": "é"}]).encode("utf-16"), b"{", DEEP.encode()])
 def test_a_data_json_that_is_none_is_named(tmp_path, content):
     (tmp_path / "data.json").write_bytes(content)

@@ -1,6 +1,6 @@
 """What every notebook does first and last: check its parameters, find the repository, show what it wrote.
 
-`python -m vfkit.notebook EXECUTED.ipynb` prints where the results of an executed notebook lie, in one line.
+`python -m vfkit.notebook EXECUTED.ipynb` prints the finding of an executed notebook and where its results are.
 """
 
 import argparse
@@ -97,8 +97,8 @@ def finish(saved: Iterable[str | Path]) -> None:
     display({"text/plain": text, SAVED: folders}, raw=True)
 
 
-def where(notebook: str | Path) -> str:
-    """One line saying where an executed notebook and its files are.
+def summary(notebook: str | Path) -> str:
+    """The finding of an executed notebook, and a last line saying where it and its files are.
 
     Raises ValueError if it is no notebook, or one that never reached `finish`: it has no results to look at.
     """
@@ -110,7 +110,9 @@ def where(notebook: str | Path) -> str:
     folders = [folder for data in outputs for folder in data.get(SAVED, {})]
     if not folders:
         raise ValueError(f"{notebook} declares no outputs: it was not run, or did not run to its end")
-    return f"Look at {notebook} (executed notebook) and at the files in {', '.join(dict.fromkeys(folders))}"
+    finding = ["".join(data["text/markdown"]) for data in outputs if "text/markdown" in data]
+    look = f"Look at {notebook} (executed notebook) and at the files in {', '.join(dict.fromkeys(folders))}"
+    return "\n".join([*finding, look])
 
 
 def _assignments(cell: str) -> list[tuple[str, ast.expr | None, Any]]:
@@ -185,10 +187,10 @@ def _parse(text: str) -> object:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(
-        prog="python -m vfkit.notebook", description="Where an executed notebook's results lie."
+        prog="python -m vfkit.notebook", description="The finding of an executed notebook, and where its results are."
     )
     parser.add_argument("notebook")
     try:
-        print(where(parser.parse_args().notebook))
+        print(summary(parser.parse_args().notebook))
     except (ValueError, OSError) as error:
         sys.exit(str(error))

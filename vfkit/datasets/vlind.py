@@ -66,7 +66,7 @@ def load(
     formats stay comparable.
 
     Args:
-        path: the folder of the release, or a parquet file or a folder with some.
+        path: the folder of the release or its data.json, or a parquet file or a folder with some.
         order_seed: of the options' order.
         n_items: how many items; None takes all (the release has 302).
         item_seed: of their choice.
@@ -88,6 +88,7 @@ def read(root: Path) -> tuple[list[Item], list[RowError], list[str]]:
     parquet = (
         [root] if root.suffix == ".parquet" else sorted(root.glob("*.parquet")) + sorted(root.glob("data/*.parquet"))
     )
+    root = root.parent if root.name == "data.json" else root
     data = next((root / place / "data.json" for place in _DATA if (root / place / "data.json").is_file()), None)
     if data is None and not (parquet and parquet[0].is_file()):
         raise FileNotFoundError(

@@ -5,7 +5,8 @@ fall where few images carry the spread: 3 (sum of squares)^2 / sum of fourth pow
 numbers and 1 for a single image that differs. What is then done differs by the kind of number:
 
 - `rate`, in [0, 1]: Jeffreys' interval at the effective number of instances, within what the number of images with any
-  event allows; where nothing or everything happens Clopper and Pearson's bound by images, 1 - 0.025^(1/images).
+  event allows (times the largest over the mean number of instances an image, by which one image may weigh more); where
+  nothing or everything happens Clopper and Pearson's bound by images, 1 - 0.025^(1/images).
 - `mean`, any number: a t interval corrected for skew (Hall 1992).
 - `difference` of two rates over the same images: the t interval, widened to hold the one corrected for skew, whose
   sign a few images decide; the same bound by images where no image differs.
@@ -49,8 +50,9 @@ def interval(value: float, without, kind: str, level: float = LEVEL, events=None
         low, high = _jeffreys(value, variance, reach, tail, max(np.sum(trials), n))
         if events is None:
             return low, high
-        least = 1 - upper(np.sum(np.less(events, trials)), n, tail)
-        most = upper(np.sum(np.greater(events, 0)), n, tail)
+        weight = np.max(trials) / np.mean(trials)  # an image with more instances counts more than one of the images
+        least = 1 - weight * upper(np.sum(np.less(events, trials)), n, tail)
+        most = weight * upper(np.sum(np.greater(events, 0)), n, tail)
         return max(low, min(least, value)), min(high, max(most, value))
     error = np.sqrt(variance)
     if kind == "correlation":

@@ -36,7 +36,8 @@ def commit() -> dict[str, Any] | None:
 
 
 def _git(folder: Path, *command: str) -> str:
-    done = subprocess.run(["git", *command], cwd=folder, capture_output=True, text=True, check=True, timeout=10)
+    command = ("git", "--no-optional-locks", *command)  # a killed `git status` would leave the repository locked
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=10)
     return done.stdout.strip()
 
 

@@ -31,6 +31,14 @@ def rate_coverage(rng, n: int, p: float, icc: float, draws: int, most: int = 8) 
     return _held(stats.rate, [*rates(rng, n, p, icc, draws, most)], p)
 
 
+def uneven_coverage(rng, n: int, p: float, draws: int) -> float:
+    """Coverage of the interval of a rate where images of one instance have events and most images of three have none,
+    as overlays on questions of two and of four options: `p` and `p / 10`, one as often as the other."""
+    trials = rng.choice([1, 3], (draws, n))
+    events = rng.binomial(trials, np.where(trials == 1, p, p / 10))
+    return _held(stats.rate, [events, trials], (p + 3 * p / 10) / 4)
+
+
 def difference_coverage(rng, n: int, p: float, gap: float, draws: int) -> float:
     """Coverage of the interval of the difference of two rates, `p + gap` and `p`, of 8 instances each on one image."""
     icc, shared = 0.3, rng.random((draws, n))
@@ -76,6 +84,9 @@ def coverage_table(draws: int = 2000, images=IMAGES, seed: int = 0) -> pd.DataFr
                 icc,
                 draws,
             )
+    for p in (0.2, 0.5, 0.9):
+        name = f"rate {100 * p:.0f} % at one instance an image, {10 * p:.0f} % at three"
+        settings[name] = (uneven_coverage, p, draws)
     for p, gap in ((0.05, 0.0), (0.05, 0.1), (0.3, 0.0), (0.3, 0.3)):
         settings[f"difference of rates {100 * (p + gap):.0f} % and {100 * p:.0f} %"] = (
             difference_coverage,

@@ -87,8 +87,8 @@ def _point(ax: Axes, x: float, row: dict, column: str, scale: float, colour: str
     ax.vlines(x, scale * row[f"{column}_low"], scale * row[f"{column}_high"], color=colour, linewidth=1.6, zorder=2)
     ax.plot(x, scale * row[column], marker, linestyle="", color=colour, markersize=5.5, label=label, zorder=3)
     if column in _OF:
-        place = dict(xytext=(5, 3), textcoords="offset points", annotation_clip=True)
-        ax.annotate(f"n = {int(row[_OF[column]]):,}", (x, scale * row[column]), fontsize=6, color=colour, **place)
+        at, text = (x, scale * row[column]), f"n = {int(row[_OF[column]]):,}"
+        ax.annotate(text, at, (5, 3), textcoords="offset points", fontsize=6, color=colour, annotation_clip=True)
     if pd.notna(published := row.get(f"{column}_published", np.nan)):
         label = f"published: {row['published_source']}"
         ax.plot(x, scale * published, "D", linestyle="", mfc="none", mec=INK, markersize=7, label=label, zorder=4)

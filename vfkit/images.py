@@ -106,8 +106,8 @@ def _open(source: Any) -> Image.Image:
         stream: io.BytesIO | Path = io.BytesIO(source)
         size = len(source)
     elif isinstance(source, (str, os.PathLike)):
-        stream = Path(source).expanduser()
-        size = stream.stat().st_size
+        path = os.path.expanduser(source)  # not Path's, by which "" is the current folder
+        stream, size = Path(path), os.stat(path).st_size
     else:
         raise TypeError("an image is a path, bytes, a PIL image, a numpy array, or a function that reads one of these")
     if size == 0:

@@ -247,16 +247,6 @@ def draws(n: int, n_boot: int = N_BOOT, seed: int = SEED) -> Iterator[np.ndarray
         yield np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n)
 
 
-def percentiles(values: np.ndarray, level: float, contributing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper percentile of each column of values [boot, group]; NaN below two contributing clusters."""
-    low, high = np.full((2, values.shape[1]), np.nan)
-    enough = contributing >= 2
-    if enough.any():
-        tail = (1 - level) / 2
-        low[enough], high[enough] = np.nanquantile(values[:, enough], [tail, 1 - tail], axis=0)
-    return low, high
-
-
 def divide(numerator, denominator):
     """numerator / denominator, element by element in float64; NaN where the denominator is 0."""
     numerator, denominator = np.asarray(numerator, dtype=float), np.asarray(denominator, dtype=float)

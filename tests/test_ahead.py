@@ -1,4 +1,4 @@
-"""Images prepared in threads while the model reads: the same records, counts and errors as one chunk after the other."""
+"""Images prepared in threads while the model reads: the same records, counts and errors as chunk by chunk."""
 
 import threading
 import time
@@ -34,7 +34,7 @@ def test_the_same_files_and_counts_however_many_chunks_are_prepared(in_order, tm
 
 
 def test_image_work_goes_on_while_the_model_reads(monkeypatch, tmp_path):
-    """Each chunk waits, before its first reading, until another chunk is there too: one after the other none would be."""
+    """Each chunk waits, before its first reading, until another chunk is there too."""
     started, both = [], threading.Barrier(2, timeout=20)
     opened = work.open_images
 

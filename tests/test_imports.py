@@ -26,7 +26,6 @@ measure
 study
 metrics
 paper
-paper_vfat
 figures
 browse
 notebook

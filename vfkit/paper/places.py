@@ -17,12 +17,14 @@ from vfkit.paper.vf import TABLE_2, VFAT_ITEMS, VFAT_MODELS
 from vfkit.perturb import ATTACKS, HI_FAMILIES
 
 GEOMETRIC = tuple(family for family in HI_FAMILIES if family != "text_overlay")
-SHARES = ("accuracy", "IFR", "IV", "R->W", "W->R", "R->R", "W->W", "R->W_rate", "W->R_rate", "corrected")
-SHARES += ("corrected_if_followed", "success_rate", "mAcc", "mTDS", "other_share", "VRS")
+SHARES = (
+    *("accuracy", "IFR", "IV", "R->W", "W->R", "R->R", "W->W", "R->W_rate", "W->R_rate", "corrected"),
+    *("corrected_if_followed", "success_rate", "mAcc", "mTDS", "other_share", "VRS"),
+)
 HI_IMAGES, HI_PROBED, MMMU_IMAGES = 3500, 600, 847  # images of each of HI's runs, of its drift tables, of MMMU
 _SETS = {theirs: ours for ours, theirs in DATASETS.items()}
 _SETS |= {"SEEDBench_IMG (inferred)": "seedbench", "POPE adversarial": "pope", "V-FAT": "vfat"}
-_OURS = {theirs: (ours,) for ours, theirs in [*MODELS.items(), *VFAT_MODELS.items()]}
+_OURS: dict[str, tuple[str, ...]] = {theirs: (ours,) for ours, theirs in [*MODELS.items(), *VFAT_MODELS.items()]}
 _OURS |= {theirs: _OURS[name] for theirs, name in TABLE_2.items()}
 _OURS |= {name: SIZELESS for name in ("unspecified (Qwen3-VL)", "Qwen3-VL (size not stated)", "Qwen3-VL (2B or 8B)")}
 _OURS |= {"12 models pooled": tuple(VFAT_MODELS)}

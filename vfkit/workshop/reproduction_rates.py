@@ -69,7 +69,7 @@ def reproduction_table(draws: int = 1000, seed: int = 0, sizes: tuple[int, ...] 
     return pd.DataFrame(rows)
 
 
-def _rows(*columns: np.ndarray) -> list[np.ndarray]:
+def _rows(*columns: np.ndarray) -> list:
     """Columns [draw, image] as rows, then each row's image and draw."""
     draws, n = columns[0].shape
     return [*(column.ravel() for column in columns), np.tile(np.arange(n), draws), np.repeat(np.arange(draws), n)]

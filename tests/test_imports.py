@@ -29,6 +29,8 @@ paper
 paper_vfat
 figures
 browse
+parameters
+webpage
 notebook
 output
 ask

@@ -138,7 +138,7 @@ def test_subsets_come_as_mean_and_sd(tmp_path):
     runs = run_subsets(config(out=str(tmp_path), n=3), 2, progress=False)
     assert not set(runs[0].records().sample_id) & set(runs[1].records().sample_id)
     table = vfkit.open_runs(tmp_path).across("accuracy").set_index(["dataset", "model", "n"])
-    row = table[(table.family == "base") & (table.category == "all")].loc[("mini_seed", "mini_qwen3vl", 3)].iloc[0]
+    row = table[(table.family == "base") & (table.category == "all")].loc[("mini_seed", "mini_qwen3vl", 3)]
     each = [metrics.accuracy_table(run.records()).accuracy[0] for run in runs]
     assert row.runs == 2 and row.samples == 6
     assert row.accuracy == pytest.approx(np.mean(each)) and row.accuracy_sd == pytest.approx(np.std(each, ddof=1))

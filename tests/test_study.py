@@ -470,7 +470,9 @@ def test_runs_share_a_key_only_if_their_records_must_agree(stub, config, monkeyp
         one = again(config, **fields)
         return key.run_key(key.identity(one, one.suite(), data))
 
-    same = dict(out="x", dataset_path="x", device="cuda", batch_tokens=1, verify=0, chunk=1, engine="ray", study="x")
+    same = dict(
+        out="x", dataset_path="x", device="cuda", batch_tokens=1, verify=0, chunk=1, ahead=1, engine="ray", study="x"
+    )
     same |= dict(workers=2, gpus_per_worker=0.5, cpus_per_worker=2, retries=0)
     same |= dict(n=5, seed=1, subset=1, dataset_options={"size": 3})  # what they choose is in the data's fingerprint
     same |= dict(controls=3, max_new_tokens=64, keep_vectors=True)  # of probes, which are off

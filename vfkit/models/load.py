@@ -1,11 +1,13 @@
 """Load a model with its processor and its architecture's adapter."""
 
 import os
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +59,12 @@ class VLM:
     wording: Wording = WORDING
     revision: str | None = None
     quantization: dict[str, Any] | None = None
+    in_use: Any = field(default_factory=threading.RLock, repr=False, compare=False)
+
+    def twin(self) -> "VLM":
+        """Make a view of the same weights for another thread, with a processor and counters of its own; processors
+        are not safe to share, and only one thread at a time uses the weights (`in_use`)."""
+        return replace(self, processor=deepcopy(self.processor), counters=Counter())
 
     def read_many(
         self, requests: Sequence[Request], probes: bool = False, batch_tokens: int = BATCH_TOKENS

@@ -16,15 +16,15 @@ from vfkit.study.protocol import VFKIT, Protocol
 
 # These change how a run is done and where it is kept, not what it records. The data's place is among them because
 # the dataset's fingerprint, which covers the content of every image, stands in the key for it.
-NOT_IN_KEY = {"out", "study", "dataset_path", "device", "batch_tokens", "verify", "chunk", "engine"}
+NOT_IN_KEY = {"out", "study", "dataset_path", "device", "batch_tokens", "verify", "chunk", "ahead", "engine"}
 NOT_IN_KEY |= {"workers", "gpus_per_worker", "cpus_per_worker", "retries"}
 
 
 class StudyConfig(BaseModel):
     """All choices of one study. An unknown field is an error.
 
-    `out`, `study`, `dataset_path`, `device`, `batch_tokens`, `verify`, `chunk`, `engine` and its workers do not
-    determine the records: a run may be resumed with others. What the other fields mean is part of the run's key
+    `out`, `study`, `dataset_path`, `device`, `batch_tokens`, `verify`, `chunk`, `ahead`, `engine` and its workers do
+    not determine the records: a run may be resumed with others. What the other fields mean is part of the run's key
     (`vfkit.study.key`).
 
     Paths and numpy's numbers are taken where texts and numbers are, a single name where a list is; `~` is the home
@@ -73,6 +73,12 @@ class StudyConfig(BaseModel):
         8,
         description="samples read and written together, all questions on one image among them; their images are held "
         "in memory",
+    )
+    ahead: int | None = Field(
+        None,
+        ge=0,
+        description="chunks whose images are prepared in threads while the model reads; None takes 2 beside a GPU, 0 "
+        "on a CPU",
     )
     engine: Literal["local", "ray"] = Field(
         "local", description="where chunks are worked on: in this process, or by workers on Ray"

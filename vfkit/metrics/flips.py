@@ -3,6 +3,8 @@
 What counts, the order of families and the intervals are as in `vfkit.metrics.frames`.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -32,7 +34,7 @@ TRANSITIONS = ("R->W", "W->R", "R->R", "W->W")
 OVERLAYS = ("text_overlay", "random_text", "box_overlay")
 
 
-def flip_table(records: pd.DataFrame) -> pd.DataFrame:
+def flip_table(records: pd.DataFrame, union: Sequence[str] = HI_FAMILIES) -> pd.DataFrame:
     """Instance flip rate and image vulnerability per family (HI 3.2, Table 1).
 
     Returns:
@@ -40,9 +42,9 @@ def flip_table(records: pd.DataFrame) -> pd.DataFrame:
         instance, their `images`, `vulnerable` (at least one flip), `IV` = vulnerable / samples; `per_sample` (instances
         per sample: IV grows with it); `tied` (counted instances with an exact tie at the top); and what was left out:
         `not_applicable` instances, and `no_base`, the samples whose base image has no prediction.
-        The union row pools HI's six families; where fewer are present its label names them.
+        The union row pools the families `union`, HI's six by default; where fewer are present its label names them.
     """
-    rows = with_union(rows_of(records, "tied"))
+    rows = with_union(rows_of(records, "tied"), union)
     counted, index = counted_rows(rows), family_index(rows)
     table = tabulate(counted, index, {"instances": count(), "flips": total("flip"), "IFR": rate("flip")})
     by_sample = {"samples": count(), "images": distinct("image"), "vulnerable": total("vulnerable")}
@@ -54,15 +56,16 @@ def flip_table(records: pd.DataFrame) -> pd.DataFrame:
     return table.join(tabulate(rows[rows.base.isna()], index, {"no_base": distinct("sample")})).reset_index()
 
 
-def transition_table(records: pd.DataFrame) -> pd.DataFrame:
+def transition_table(records: pd.DataFrame, union: Sequence[str] = HI_FAMILIES) -> pd.DataFrame:
     """How correctness changes from base to perturbed answer (HI 4.2, Table 2), over samples with ground truth.
 
     Returns:
         One row per family: `samples`, `images`, `instances`, the counts `R->W`, `W->R`, `R->R`, `W->W` (which holds
         flips from one wrong answer to another), `R->W_rate` = R->W / base-correct instances, `W->R_rate` = W->R /
-        base-wrong instances, and `no_answer`, the instances left out because their sample has no ground truth.
+        base-wrong instances, and `no_answer`, the instances left out because their sample has no ground truth. The
+        union row is that of `flip_table`.
     """
-    rows = with_union(rows_of(records, "answer"))
+    rows = with_union(rows_of(records, "answer"), union)
     counted, index = counted_rows(rows), family_index(rows)
     known = counted[counted.answer.notna()]
     right, now = known.base == known.answer, known.prediction == known.answer

@@ -28,6 +28,7 @@ from vfkit.metrics.tabulate import (
     tabulate,
     total,
 )
+from vfkit.perturb import HI_FAMILIES
 from vfkit.sample import LETTERS
 
 TRANSITIONS = ("R->W", "W->R", "R->R", "W->W")

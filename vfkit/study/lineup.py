@@ -21,7 +21,8 @@ def lineup(models: Sequence[str] | str) -> pd.DataFrame:
         `model` (its name; of a folder the last part); `series`: models of one architecture (the `model_type` of the
         checkpoint's config) and one kind of training (thinking, or without planted biases, as the name says), embedded
         models apart from others; `params` in billions, those of
-        params/models.yaml, else counted in the checkpoint; `hub`, the hub id or ""; `source`, what was asked for.
+        params/models.yaml, else counted in the checkpoint; `hub`, the hub id or ""; `source`, what was asked for;
+        `type`, the architecture.
         Series keep the order asked.
 
     Raises:
@@ -69,7 +70,7 @@ def several(problems: Sequence[ModelUnavailable], n: int) -> ModelUnavailable:
 def about(source: str) -> dict[str, Any]:
     """Make a model's row of `lineup`."""
     if vfkit.models.is_hosted(source):
-        return dict(model=source, series="hosted", params=float("nan"), hub="", source=source)
+        return dict(model=source, series="hosted", params=float("nan"), hub="", source=source, type="")
     spec = vfkit.models.find(source)
     embedded = spec.path is not None and not os.path.isabs(spec.path)
     name = Path(source).name if spec.path is not None and spec.name == source else spec.name
@@ -77,7 +78,7 @@ def about(source: str) -> dict[str, Any]:
     params = spec.params if spec.params is not None else _count(vfkit.models.files(spec), source)
     training = next((word for word in ("thinking", "clean") if word in name.lower()), "")
     series = " ".join(filter(None, ["mini" if embedded else "", kind, training]))
-    return dict(model=name, series=series, params=params, hub=spec.hub or "", source=source)
+    return dict(model=name, series=series, params=params, hub=spec.hub or "", source=source, type=kind)
 
 
 def _count(folder: Path, source: str) -> float:

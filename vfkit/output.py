@@ -74,17 +74,15 @@ class Output:
         self.saved += save(table, self.folder / "tables", name, columns)
         return shown(table if rows is None else table[rows], columns)
 
-    def figure(self, name: str, fig: Figure, data: pd.DataFrame, reading: str = "") -> None:
-        """Save a figure as PNG and PDF, with the numbers drawn as CSV, and show it.
-
-        Args:
-            reading: a sentence on how to read it, shown below it.
-        """
+    def figure(self, name: str, fig: Figure, data: pd.DataFrame) -> None:
+        """Save a figure as PNG and PDF, with the numbers drawn as CSV, and show it."""
         self.saved += figures.save(fig, self.folder / "figures", name, data).values()
-        display(fig, metadata={"image/png": {"alt": reading or name.replace("_", " ")}})
+        display(fig, metadata={"image/png": {"alt": f"Figure {name.replace('_', ' ')}"}})
         plt.close(fig)  # or it would be shown again at the end of the cell
-        if reading:
-            display(HTML(f'<p class="reading">{html.escape(reading)}</p>'))
+
+    def note(self, text: str) -> None:
+        """Show a sentence, such as how to read the figure above."""
+        display(HTML(f'<p class="note">{html.escape(text)}</p>'))
 
     def page(self, page: Page) -> None:
         """Show a page of samples below a link to it."""
@@ -121,16 +119,17 @@ def shown(table: pd.DataFrame, columns: str | Sequence[str] | None = None) -> Sh
         table: any table of `vfkit.metrics`.
         columns: which columns to show, in this order; None shows all.
     """
-    columns = list(table.columns) if columns is None else columns.split() if isinstance(columns, str) else list(columns)
-    estimates = [name for name in columns if _is_percent(name) or f"{name}_low" in table]
+    chosen = columns.split() if isinstance(columns, str) else columns
+    names = list(table.columns if chosen is None else chosen)
+    estimates = [name for name in names if _is_percent(name) or f"{name}_low" in table]
     notes, kept = [], pd.Series(True, index=table.index)
     for value, words in ((0, "Nothing but 0"), (1, "Nothing but 100 %")):
         numbers = table[[name for name in estimates if value == 0 or _is_percent(name)]].apply(pd.to_numeric)
         rows = (numbers.isna() | numbers.eq(value)).all(axis=1) & numbers.notna().any(axis=1)
         if 1 < rows.sum() < kept.sum():
             kept &= ~rows
-            notes.append(f"{words}: {_named(table[columns], rows)}.")
-    frame = readable(table[kept], columns)
+            notes.append(f"{words}: {_named(table[names], rows)}.")
+    frame = readable(table[kept], chosen)
     empty = frame.eq("").all() if len(frame) else pd.Series(False, index=frame.columns)
     return Shown(frame.loc[:, ~empty], " ".join([*notes, "The CSV holds every row."] if notes else []))
 

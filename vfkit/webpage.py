@@ -16,7 +16,7 @@ STYLE = """
 body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; }
 h1 { line-height: 1.2; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ccc; }
 img { max-width: 100%; height: auto; } pre { white-space: pre-wrap; } code { overflow-wrap: anywhere; }
-a { color: #0645ad; } figure { margin: 1rem 0; } p.reading, p.folded { color: #444; font-size: 0.9em; }
+a { color: #0645ad; } figure { margin: 1rem 0; } p.note, p.folded { color: #444; font-size: 0.9em; }
 .wide, .jp-RenderedHTMLCommon { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 0.85em; margin: 1rem 0; display: block; overflow-x: auto; }
 th, td { padding: 0.2em 0.7em; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }

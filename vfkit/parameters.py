@@ -10,8 +10,8 @@ PARAMETERS = "# Parameters:"
 """First words of the cell in which a notebook declares its parameters."""
 INJECTED = "# Parameters"
 """The whole first line of the cell that papermill adds after it."""
-ALL = "all"
-"""What people write for None where None means all (`n`)."""
+COUNT, ALL = "n", "all"
+"""The parameter that counts samples, and what people write for None, which takes all there are."""
 
 
 def check(cells: Sequence[str]) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def check(cells: Sequence[str]) -> dict[str, Any]:
     (`n = 40`, `sizes = [4, 8]`; an annotation widens: `families: list | None = None`). Values come from there and from
     the cell that papermill adds after it; of a cell that ran twice the latest run counts. What a command line can say
     is converted to the declared type: `"3"` to an int, `"a,b"`, `"[a, None]"` or `"(1, 2)"` to a list, `"true"` to a
-    bool, `"all"` to None where a number or None is declared.
+    bool; and `n = "all"` to None.
 
     Raises:
         ValueError: unknown parameters (each with the nearest valid name) and values of another type.
@@ -37,6 +37,8 @@ def check(cells: Sequence[str]) -> dict[str, Any]:
     parameters, kinds = {}, {}
     for name, annotation, value in _assignments(cells[declared[-1]]):
         parameters[name], kinds[name] = value, {type(value).__name__} | _kinds(annotation)
+        if name == COUNT:
+            parameters[name], kinds[name] = None if value == ALL else value, {"int", "NoneType"}
     problems = []
     for name, _, value in _assignments(cells[injected[-1]]) if injected and injected[-1] > declared[-1] else ():
         if name not in parameters:
@@ -98,7 +100,7 @@ def _convert(value: Any, kinds: set[str], default: Any) -> Any:
     kind = type(value).__name__
     sequences = kinds & {"list", "tuple"}
     words = value.strip().lower() if kind == "str" else ""
-    if "NoneType" in kinds and (words == "none" or words == ALL and "int" in kinds):
+    if "NoneType" in kinds and (words == "none" or words == ALL and kinds == {"int", "NoneType"}):
         return None
     if kinds == {"NoneType"} or kind in kinds - sequences:  # a bare None says nothing about the type
         return value
@@ -111,7 +113,7 @@ def _convert(value: Any, kinds: set[str], default: Any) -> Any:
     if kind == "str" and not isinstance(parsed := literal(value), str):
         return _convert(parsed, kinds, default)
     names = " or ".join(sorted(kinds)).replace("NoneType", "None")
-    hint = f", or {ALL!r}" if {"int", "NoneType"} <= kinds else ""
+    hint = f", or {ALL!r}" if kinds == {"int", "NoneType"} else ""
     hint += " (papermill -r NAME VALUE keeps it as text)" if "str" in kinds else ""
     raise ValueError(f"{value!r} is not of type {names}{hint}")
 

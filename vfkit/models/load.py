@@ -28,6 +28,7 @@ from vfkit.models.api import HostedModel, load_hosted
 from vfkit.models.estimate import n_params
 from vfkit.models.processor import load_processor
 from vfkit.models.registry import BYTES, ModelUnavailable, dtype_of, files, find, fingerprint
+from vfkit.prompts import WORDING, Wording
 from vfkit.readout.greedy import MAX_NEW_TOKENS
 from vfkit.readout.reader import BATCH_TOKENS, Request
 from vfkit.readout.readout import Readout
@@ -42,8 +43,8 @@ class VLM:
 
     A `vfkit.readout.Reader`. `counters` counts what was done with it: `encodes` (images through the vision encoder),
     `prefills` (image prefixes through the language model) and `forwards` (passes, those that decode included).
-    `max_new_tokens` limits generated answers. `revision` is the hub's commit that its files
-    come from, `quantization` the `quantization_config` of its checkpoint, or None.
+    `max_new_tokens` limits generated answers, `wording` is that of its prompts. `revision` is the hub's commit that its
+    files come from, `quantization` the `quantization_config` of its checkpoint, or None.
     """
 
     name: str
@@ -55,6 +56,7 @@ class VLM:
     dtype: torch.dtype
     counters: Counter = field(default_factory=Counter)
     max_new_tokens: int = MAX_NEW_TOKENS
+    wording: Wording = WORDING
     revision: str | None = None
     quantization: dict[str, Any] | None = None
     in_use: Any = field(default_factory=threading.RLock, repr=False, compare=False)

@@ -25,7 +25,8 @@ def lineup(models: Sequence[str] | str) -> pd.DataFrame:
         `model` (its name; of a folder the last part); `training` (see `training_of`); `series`: models of one
         architecture (the `model_type` of the checkpoint's config) and one training, embedded models apart from others,
         each model of unknown training a series of its own; `params` in billions, those of params/models.yaml, else
-        counted in the checkpoint; `hub`, the hub id or ""; `source`, what was asked for. Series keep the order asked.
+        counted in the checkpoint; `hub`, the hub id or ""; `source`, what was asked for; `type`, the
+        architecture. Series keep the order asked.
 
     Raises:
         ModelUnavailable: names every model that is not available, with the reasons.
@@ -72,17 +73,20 @@ def several(problems: Sequence[ModelUnavailable], n: int) -> ModelUnavailable:
 def about(source: str) -> dict[str, Any]:
     """Make a model's row of `lineup`."""
     if vfkit.models.is_hosted(source):
-        return dict(model=source, training=UNKNOWN, series="hosted", params=float("nan"), hub="", source=source)
+        return dict(
+            model=source, training=UNKNOWN, series="hosted", params=float("nan"), hub="", source=source, type=""
+        )
     spec = vfkit.models.find(source)
     embedded = spec.path is not None and not os.path.isabs(spec.path)
     name = Path(source).name if spec.path is not None and spec.name == source else spec.name
     kind = model_type(source)
     params = spec.params if spec.params is not None else _count(vfkit.models.files(spec), source)
     training = training_of(spec)
-    series = " ".join(
-        filter(None, ["mini" if embedded else "", kind, f"{training} ({name})" if training == UNKNOWN else training])
+    trained = f"{UNKNOWN} ({name})" if training == UNKNOWN else training
+    series = " ".join(filter(None, ["mini" if embedded else "", kind, trained]))
+    return dict(
+        model=name, training=training, series=series, params=params, hub=spec.hub or "", source=source, type=kind
     )
-    return dict(model=name, training=training, series=series, params=params, hub=spec.hub or "", source=source)
 
 
 def training_of(spec: Spec) -> str:

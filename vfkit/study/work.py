@@ -237,7 +237,8 @@ def _rows(job: Job, read: list[Read], errors: list[dict]) -> dict[str, list[dict
     """Rows by kind of part; `errors` gains a row for each readout that failed."""
     config = job.config
     parts: dict[str, list[dict]] = {kind: [] for kind in ("records", "vectors", "controls", "images")}
-    spectra = {base.sample.id: change.spectra_against(base.images) for base, *_ in read if config.probes}
+    bands = config.protocol.bands
+    spectra = {base.sample.id: change.spectra_against(base.images, bands) for base, *_ in read if config.probes}
     for base, instance, readout in read:
         sample_id = base.sample.id
         try:

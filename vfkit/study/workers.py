@@ -74,6 +74,7 @@ class Worker:
             else:
                 self.vlm = vfkit.load_model(config.model, device=config.device, dtype=config.dtype)
                 self.vlm.max_new_tokens = config.max_new_tokens
+            self.vlm.wording = config.protocol.wording
             self.overhead += time.monotonic() - begun
         return self.vlm
 

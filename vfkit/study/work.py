@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from PIL.Image import Image
 
-from vfkit.images import ImageError, content_hash, open_images, to_png
+from vfkit.images import ImageError, lasting_hash, open_images, to_png
 from vfkit.measure import change
 from vfkit.perturb import ATTACKS, Suite
 from vfkit.readout.reader import Reader, Request
@@ -165,7 +165,7 @@ def _perturbed(
             for one in _left(job, base, kept).instances(base.sample, base.prediction, base.images):
                 if one.family == "identity" and not base.readout.scored:  # the stored answer: no noise floor from it
                     one = replace(one, images=(), reason="a hosted model is asked once about the same pixels")
-                images = tuple(held.setdefault(content_hash(image), image) for image in one.images)
+                images = tuple(held.setdefault(lasting_hash(image), image) for image in one.images)
                 plan.append((base, replace(one, images=images)))
         except Exception as error:
             errors.append(error_row(base.sample.id, "all", "perturb", error))

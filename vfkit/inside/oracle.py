@@ -28,7 +28,8 @@ class Plain:
 
     def __init__(self, vlm, sample, images, rule: str):
         self.vlm, self.images, self.rule = vlm, tuple(images), rule
-        self.prompt = scored_prompt(sample, len(images), vlm.processor, vlm.adapter.placeholder(vlm.processor))
+        words = vlm.processor, vlm.adapter.placeholder(vlm.processor), vlm.wording
+        self.prompt = scored_prompt(sample, len(images), *words)
         self.asked = asked_inputs(vlm, self.prompt, self.images)
         ids = self.asked["input_ids"][0].tolist()
         image = [i for i, token in enumerate(ids) if token == vlm.adapter.image_token_id(vlm.processor)]

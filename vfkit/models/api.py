@@ -32,6 +32,7 @@ class HostedModel:
 
     def __init__(self, name: str, chat: Chat, fingerprint: str):
         self.name, self.chat, self.fingerprint = name, chat, fingerprint
+        self.wording = prompts.WORDING
 
     @property
     def counters(self) -> Counter:
@@ -49,7 +50,7 @@ class HostedModel:
         Raises:
             ModelUnavailable: the endpoint refuses the key or the model, or does not answer at all.
         """
-        replies = self.chat.ask_many([conversation(*request) for request in requests])
+        replies = self.chat.ask_many([conversation(*request, self.wording) for request in requests])
         return [
             reply if isinstance(reply, Exception) else _readout(sample, reply)
             for (sample, _), reply in zip(requests, replies, strict=True)
@@ -86,10 +87,11 @@ def endpoint(name: str) -> Endpoint:
         raise ValueError(f"model {name!r} in params/models.yaml: api: {error}") from error
 
 
-def conversation(sample: Sample, images: tuple[Image, ...]) -> Messages:
+def conversation(sample: Sample, images: tuple[Image, ...], wording: prompts.Wording = prompts.WORDING) -> Messages:
     """Make the sample's prompt as every model gets it, with its images as lossless data URLs at their places."""
     left = iter(images)
-    turns = prompts.user_turn(prompts.text(sample, sample.prompt), len(images), sample.question)
+    body, lead = prompts.text(sample, sample.prompt, wording), wording.lead(sample.prompt)
+    turns = prompts.user_turn(body, len(images), sample.question, lead)
     return [
         turn | {"content": [image_part(next(left)) if part["type"] == "image" else part for part in turn["content"]]}
         for turn in turns

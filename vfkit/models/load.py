@@ -1,11 +1,13 @@
 """Load a model with its processor and its architecture's adapter."""
 
 import os
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from vfkit.models.api import HostedModel, load_hosted
 from vfkit.models.estimate import n_params
 from vfkit.models.processor import load_processor
 from vfkit.models.registry import BYTES, ModelUnavailable, dtype_of, files, find, fingerprint
+from vfkit.prompts import WORDING, Wording
 from vfkit.readout.greedy import MAX_NEW_TOKENS
 from vfkit.readout.reader import BATCH_TOKENS, Request
 from vfkit.readout.readout import Readout
@@ -40,8 +43,8 @@ class VLM:
 
     A `vfkit.readout.Reader`. `counters` counts what was done with it: `encodes` (images through the vision encoder),
     `prefills` (image prefixes through the language model) and `forwards` (passes, those that decode included).
-    `max_new_tokens` limits generated answers. `revision` is the hub's commit that its files
-    come from, `quantization` the `quantization_config` of its checkpoint, or None.
+    `max_new_tokens` limits generated answers, `wording` is that of its prompts. `revision` is the hub's commit that its
+    files come from, `quantization` the `quantization_config` of its checkpoint, or None.
     """
 
     name: str
@@ -53,8 +56,15 @@ class VLM:
     dtype: torch.dtype
     counters: Counter = field(default_factory=Counter)
     max_new_tokens: int = MAX_NEW_TOKENS
+    wording: Wording = WORDING
     revision: str | None = None
     quantization: dict[str, Any] | None = None
+    in_use: Any = field(default_factory=threading.RLock, repr=False, compare=False)
+
+    def twin(self) -> "VLM":
+        """Make a view of the same weights for another thread, with a processor and counters of its own; processors
+        are not safe to share, and only one thread at a time uses the weights (`in_use`)."""
+        return replace(self, processor=deepcopy(self.processor), counters=Counter())
 
     def read_many(
         self, requests: Sequence[Request], probes: bool = False, batch_tokens: int = BATCH_TOKENS

@@ -9,6 +9,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from vfkit.images import content_hash
+from vfkit.prompts import Wording
 from vfkit.readout.conversation import ConversationError, Prompt, open_prompt, scored_prompt
 from vfkit.readout.reader import Request
 from vfkit.readout.tree import Row
@@ -197,18 +198,19 @@ def question(vlm, sample: Sample, images: Sequence[Image], probes: bool = False,
     """
     words = Sample("", (), sample.question, sample.options, hint=sample.hint, prompt=sample.prompt)
     processor = vlm.processor
-    rendering = (processor, processor.chat_template, vlm.adapter.placeholder(processor), words, len(images), probes)
-    asked = Question(sample, *_prompts(*rendering), index=index)
+    template, placeholder = processor.chat_template, vlm.adapter.placeholder(processor)
+    rendered = _prompts(processor, template, placeholder, words, len(images), probes, vlm.wording)
+    asked = Question(sample, *rendered, index=index)
     _check_context(vlm, asked, images)
     return asked
 
 
 @lru_cache(maxsize=512)  # a sample's many instances ask the words that its base asked before
 def _prompts(
-    processor, template: str | None, placeholder: str, words: Sample, n_images: int, probes: bool
+    processor, template: str | None, placeholder: str, words: Sample, n_images: int, probes: bool, wording: Wording
 ) -> tuple[Prompt, Prompt | None]:
-    scored = scored_prompt(words, n_images, processor, placeholder)
-    open_ = open_prompt(words, n_images, processor, placeholder) if probes else None
+    scored = scored_prompt(words, n_images, processor, placeholder, wording)
+    open_ = open_prompt(words, n_images, processor, placeholder, wording) if probes else None
     if open_ and n_images and open_.head != scored.head:
         raise ConversationError(
             "the chat template writes images after the text, so that the open prompt and the prompt with options share "

@@ -87,11 +87,13 @@ def turn_end(processor, template: str | None) -> int | None:
     return next((token for token in _ids(between, processor) if token in special), None)
 
 
-def scored_prompt(sample: Sample, n_images: int, processor, placeholder: str) -> Prompt:
+def scored_prompt(
+    sample: Sample, n_images: int, processor, placeholder: str, wording: prompts.Wording = prompts.WORDING
+) -> Prompt:
     """The sample's own prompt with every option, and letter, as an answer."""
     options = [plain(option, processor) for option in sample.options]
     letters = LETTERS[: len(options)] if sample.prompt == "mcq" else ""
-    asked = rendered_prompt(sample, sample.prompt, n_images, processor, placeholder)
+    asked = rendered_prompt(sample, sample.prompt, n_images, processor, placeholder, wording)
     messages = asked.messages
     return replace(
         asked,
@@ -100,15 +102,19 @@ def scored_prompt(sample: Sample, n_images: int, processor, placeholder: str) ->
     )
 
 
-def open_prompt(sample: Sample, n_images: int, processor, placeholder: str) -> Prompt:
+def open_prompt(
+    sample: Sample, n_images: int, processor, placeholder: str, wording: prompts.Wording = prompts.WORDING
+) -> Prompt:
     """The same question without its options, or, of a yes/no question, its own prompt; nothing is scored under it."""
-    return rendered_prompt(sample, prompts.open_form(sample), n_images, processor, placeholder)
+    return rendered_prompt(sample, prompts.open_form(sample), n_images, processor, placeholder, wording)
 
 
-def rendered_prompt(sample: Sample, prompt: str, n_images: int, processor, placeholder: str) -> Prompt:
+def rendered_prompt(
+    sample: Sample, prompt: str, n_images: int, processor, placeholder: str, wording: prompts.Wording = prompts.WORDING
+) -> Prompt:
     """A sample's question in one of the prompts of `vfkit.prompts`, without answers."""
-    body, question = (plain(text, processor) for text in (prompts.text(sample, prompt), sample.question))
-    messages = prompts.user_turn(body, n_images, question)
+    body, question = (plain(text, processor) for text in (prompts.text(sample, prompt, wording), sample.question))
+    messages = prompts.user_turn(body, n_images, question, wording.lead(prompt))
     rendered, turn = _render(processor, messages, generate=True), _turn(processor, messages)
     tail = _tail(rendered, placeholder)
     ids = _ids(tail, processor), _ids(_tail(turn.context, placeholder), processor)

@@ -85,6 +85,11 @@ def _bare(error: Exception) -> Exception:
 @torch.inference_mode()
 def _read_batch(vlm, groups: list[Group]) -> Results:
     inputs = model_inputs(vlm, [(group.questions[0].scored.messages, group.images) for group in groups])
+    with vlm.in_use:
+        return _results(vlm, groups, inputs)
+
+
+def _results(vlm, groups: list[Group], inputs: dict[str, Tensor]) -> Results:
     probes = groups[0].questions[0].open is not None
     done = forward_rows(vlm, groups, inputs, decode=probes)
     logps = iter(answer_logps(vlm, groups, done.states["post_norm"]).cpu().double().tolist())

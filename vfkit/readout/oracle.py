@@ -37,7 +37,7 @@ def read_oracle(
             each of their tokens is within `slack` of the best token's log-probability.
     """
     images = open_images(sample, images)
-    rendering = (sample, len(images), vlm.processor, vlm.adapter.placeholder(vlm.processor))
+    rendering = (sample, len(images), vlm.processor, vlm.adapter.placeholder(vlm.processor), vlm.wording)
     scored = scored_prompt(*rendering)
     asked = asked_inputs(vlm, scored, images)
     scores = [_score(vlm, scored, answer, images, asked) for answer in scored.answers]

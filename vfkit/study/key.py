@@ -55,6 +55,7 @@ def settings(config: StudyConfig, suite: Suite) -> dict[str, Any]:
         left_out |= {"controls"}
     fields = {name: value for name, value in config.key_fields().items() if name not in left_out}
     fields["suite"] = suite.families
+    fields["protocol"] = config.protocol.of_records(config.probes)
     return {name: value for name, value in fields.items() if value not in (None, False, "", (), [], {})}
 
 
@@ -65,14 +66,17 @@ def identity(config: StudyConfig, suite: Suite, data: str) -> dict[str, Any]:
         data: fingerprint of the samples (`SampleList.fingerprint`).
 
     Returns:
-        JSON-able: `settings`, `model` and `data` (fingerprints), `code` (digest), `libraries` (version by name) and
-        `processor` (the back end of image processors; None for a hosted model).
+        JSON-able: `settings`, `tables` (changes of the protocol that only tables depend on; missing where there are
+        none), `model` and `data` (fingerprints), `code` (digest), `libraries` (version by name) and `processor`
+        (the back end of image processors; None for a hosted model).
 
     Raises:
         ModelUnavailable: the model's files are not available here.
     """
     hosted = vfkit.models.is_hosted(config.model)
+    tables = config.protocol.of_tables()
     who = {
+        **({"tables": tables} if tables else {}),
         "settings": settings(config, suite),
         "model": vfkit.models.fingerprint(config.model, dtype=config.dtype),
         "data": data,

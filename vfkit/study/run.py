@@ -53,6 +53,11 @@ class Run:
     def config(self) -> StudyConfig:
         return StudyConfig(**self.manifest["config"])
 
+    @property
+    def tap(self) -> str:
+        """Hook point at which the run's protocol reads states of its model, for tables that take one."""
+        return self.config.protocol.tap_of(self.manifest.get("about", {}).get("type"))
+
     def records(self) -> pd.DataFrame:
         """One row per sample and instance, the base included; METHODS 1 names the columns."""
         frame = store.read(self.folder, "records")
@@ -103,6 +108,7 @@ class Run:
 
     def table(self, name: str, **options: Any) -> pd.DataFrame:
         """Make a table of `vfkit.metrics` from the run's frames: `flips` (or `flip`) is `flip_table`, and so on.
+        Scoring rule, union and hook point are the run's own unless they are given.
 
         Raises:
             ValueError: unknown name; the nearest valid one is named.
@@ -112,9 +118,10 @@ class Run:
         if short not in names:
             raise unknown("table", name, names)
         make = getattr(vfkit.metrics, f"{short}_table")
-        frames = [
-            name for name in inspect.signature(make).parameters if name in ("records", "samples", "vectors", "controls")
-        ]
+        takes = inspect.signature(make).parameters
+        frames = [name for name in takes if name in ("records", "samples", "vectors", "controls")]
+        choices = {"union": self.config.protocol.union_families, "tap": self.tap, "rule": self.config.rule}
+        options = {name: value for name, value in choices.items() if name in takes} | options
         return make(**{name: getattr(self, name)() for name in frames}, **options)
 
     def browse(self, path: str | Path | None = None, **options: Any) -> Any:

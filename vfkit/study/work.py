@@ -190,7 +190,9 @@ def _adversarial(
     for names, group in groups.items():
         what = [(base.sample, base.images, base.readout.scores(config.rule)) for base in group]
         attacks = {name: job.suite.attacks[name] for name in names}
-        made = attacked(model(), what, attacks, config.rule, config.batch_tokens)
+        vlm: Any = model()
+        with vlm.in_use:
+            made = attacked(vlm, what, attacks, config.rule, config.batch_tokens)
         pairs += [(base, one) for base, each in zip(group, made, strict=True) for one in each]
     errors += [error_row(base.sample.id, "attack", "attack", one) for base, one in pairs if isinstance(one, Exception)]
     return [(base, one) for base, one in pairs if not isinstance(one, Exception)]
@@ -237,7 +239,8 @@ def _rows(job: Job, read: list[Read], errors: list[dict]) -> dict[str, list[dict
     """Rows by kind of part; `errors` gains a row for each readout that failed."""
     config = job.config
     parts: dict[str, list[dict]] = {kind: [] for kind in ("records", "vectors", "controls", "images")}
-    spectra = {base.sample.id: change.spectra_against(base.images) for base, *_ in read if config.probes}
+    bands = config.protocol.bands
+    spectra = {base.sample.id: change.spectra_against(base.images, bands) for base, *_ in read if config.probes}
     for base, instance, readout in read:
         sample_id = base.sample.id
         try:

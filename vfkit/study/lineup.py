@@ -22,7 +22,7 @@ def lineup(models: Sequence[str] | str) -> pd.DataFrame:
         checkpoint's config) and one kind of training (thinking, or without planted biases, as the name says), embedded
         models apart from others; `params` in billions, those of
         params/models.yaml, else counted in the checkpoint; `hub`, the hub id or ""; `source`, what was asked for;
-        `type`, the architecture.
+        `type`, the architecture; `mode`, how it answers (`vfkit.models.registry.MODES`).
         Series keep the order asked.
 
     Raises:
@@ -67,10 +67,11 @@ def several(problems: Sequence[ModelUnavailable], n: int) -> ModelUnavailable:
     return ModelUnavailable("\n".join([f"{len(problems)} of {n} models cannot be had:", *map(str, problems)]))
 
 
-def about(source: str) -> dict[str, Any]:
-    """Make a model's row of `lineup`."""
+def about(source: str, thinking: bool = False) -> dict[str, Any]:
+    """Make a model's row of `lineup`; `thinking`: of a study that lets models reason."""
+    mode = vfkit.models.mode_of(source, thinking)
     if vfkit.models.is_hosted(source):
-        return dict(model=source, series="hosted", params=float("nan"), hub="", source=source, type="")
+        return dict(model=source, series="hosted", params=float("nan"), hub="", source=source, type="", mode=mode)
     spec = vfkit.models.find(source)
     embedded = spec.path is not None and not os.path.isabs(spec.path)
     name = Path(source).name if spec.path is not None and spec.name == source else spec.name
@@ -78,7 +79,7 @@ def about(source: str) -> dict[str, Any]:
     params = spec.params if spec.params is not None else _count(vfkit.models.files(spec), source)
     training = next((word for word in ("thinking", "clean") if word in name.lower()), "")
     series = " ".join(filter(None, ["mini" if embedded else "", kind, training]))
-    return dict(model=name, series=series, params=params, hub=spec.hub or "", source=source, type=kind)
+    return dict(model=name, series=series, params=params, hub=spec.hub or "", source=source, type=kind, mode=mode)
 
 
 def _count(folder: Path, source: str) -> float:

@@ -44,6 +44,7 @@ class Spec:
     dtype: str | None = None
     params: float | None = None
     type: str | None = None
+    training: str = ""
     device: str | None = None
     min_pixels: int | None = None
     max_pixels: int | None = None
@@ -215,7 +216,7 @@ def _sized_like(spec: Spec, folder: Path) -> Spec | None:
     best = next((name for name in same if name.endswith("thinking") == thinks), same[0])
     model = specs()[best]
     return replace(
-        model, name=spec.name, hub=spec.hub, path=spec.path, revision=spec.revision, notes="", like=best
+        model, name=spec.name, hub=spec.hub, path=spec.path, revision=spec.revision, training="", notes="", like=best
     )  # fmt: skip
 
 

@@ -157,7 +157,7 @@ def _descend_or_fail(vlm, tasks: list[Task], rule: str) -> Sequence[Sequence[Ins
 def _descend(vlm, tasks: list[Task], rule: str) -> list[Task]:
     """Fill `deltas` and `trace` of tasks with an equal number of steps."""
     for task in tasks:
-        task.planes = tuple(_plane(image, vlm.device) for image in task.images)
+        task.planes = gradient.to_planes(task.images, vlm.device)
         task.deltas, task.trace = [torch.zeros_like(plane) for plane in task.planes], []
         if task.params["random_start"]:
             draw = frequency.generator(f"start/{task.question.sample.id}/{task.params['random_start']}")
@@ -294,10 +294,6 @@ def _instance(task: Task, family: str, name: str, params: dict[str, Any], deltas
 
 def _rms(deltas: list[Tensor]) -> float:
     return float(torch.cat([delta.flatten() for delta in deltas]).double().square().mean().sqrt())
-
-
-def _plane(image: Image.Image, device) -> Tensor:
-    return torch.from_numpy(np.array(image)).to(device).permute(2, 0, 1).float() / 255
 
 
 def _like(array: np.ndarray, plane: Tensor) -> Tensor:

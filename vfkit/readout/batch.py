@@ -8,7 +8,7 @@ from functools import lru_cache
 from PIL.Image import Image
 from torch import Tensor
 
-from vfkit.images import content_hash
+from vfkit.images import numbered
 from vfkit.prompts import Wording
 from vfkit.readout.conversation import ConversationError, Prompt, open_prompt, scored_prompt
 from vfkit.readout.reader import Request
@@ -162,12 +162,11 @@ def grouped(
     """
     groups: dict[tuple, Group] = {}
     failed: dict[int, Exception] = {}
-    objects = {id(image): image for _, images in requests for image in images}
-    hashes = {key: content_hash(image) for key, image in objects.items()}
+    numbers = numbered(image for _, images in requests for image in images)
     for index, (sample, images) in enumerate(requests):
         try:
             one = question(vlm, sample, images, probes, index)
-            key = (one.scored.head, *(hashes[id(image)] for image in images)) if images else (index,)
+            key = (one.scored.head, *(numbers[id(image)] for image in images)) if images else (index,)
             if key not in groups:
                 n_image = image_tokens(vlm, images)
                 groups[key] = Group(images, [], one.scored.n_head + n_image, n_image)

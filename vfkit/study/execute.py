@@ -55,6 +55,8 @@ def run_study(config: StudyConfig, progress: bool = True) -> Run:
     if config.probes and hosted:
         raise ValueError(f"model {config.model!r} is hosted: it gives answers but no states, and probes need states")
     suite = config.suite()
+    if config.inside and hosted:
+        raise ValueError(f"model {config.model!r} is hosted: it gives answers but no layers, which `inside` needs")
     if suite.attacks and hosted:
         raise ValueError(f"model {config.model!r} is hosted: attacks need its gradients, which it does not give")
     try:
@@ -167,8 +169,9 @@ def _under_lock(
             "notes": samples.notes,
             "definitions": code(config, suite),  # by which code that differs is named
         }
-        controls = control_samples(samples, config.controls) if config.probes else {}
-        job = Job(config, suite, todo, folder, controls, find_kept(_sisters(config, suite, who, folder), todo))
+        controls = control_samples(samples, config.controls) if config.probes or config.inside else {}
+        sisters = [] if config.inside else _sisters(config, suite, who, folder)  # their rows have nothing by layer
+        job = Job(config, suite, todo, folder, controls, find_kept(sisters, todo))
         _read_all(job, who, manifest, progress)
     return manifest
 

@@ -157,7 +157,7 @@ def _under_lock(
             "finished": None,
             "config": config.model_dump(mode="json"),
             "key": folder.name,
-            "about": about(config.model),
+            "about": about(config.model, config.protocol.thinking),
             "seeds": {"samples": config.seed},  # all else is seeded by the sample's id
             "identity": who,
             "fingerprints": {"model": who["model"], "dataset": who["data"], "code": who["code"]},

@@ -134,8 +134,8 @@ def open_runs(out: str | Path = "outputs", finished: bool | None = True, **equal
 
 def gather(models: pd.DataFrame, runs: dict[tuple[str, str], Run], out: str | Path) -> Sweep:
     """Make a sweep of runs: models by series and size, series in their order."""
-    columns = ["model", "series", "params", "hub", "source"]
-    table = by_size(models[columns].drop_duplicates("model"))
+    columns = ["model", "series", "params", "hub", "source", "mode"]
+    table = by_size(models.reindex(columns=columns).drop_duplicates("model"))
     datasets = list(dict.fromkeys(dataset for dataset, _ in runs))
     order = [(dataset, model) for dataset in datasets for model in table.model if (dataset, model) in runs]
     keys = ",".join(runs[pair].folder.name for pair in order)
@@ -178,15 +178,15 @@ def about_run(run: Run) -> dict[str, Any]:
     """Name, series, size of a run's model: as the run wrote them; of older runs, what the registry knows."""
     manifest = run.manifest
     if about := manifest.get("about"):
-        return about
+        return about | {"mode": run.mode}
     source = manifest["config"]["model"]
     try:
         spec = vfkit.models.find(source)
     except ModelUnavailable:
-        return dict(model=Path(source).name, series="", params=float("nan"), hub="", source=source)
+        return dict(model=Path(source).name, series="", params=float("nan"), hub="", source=source, mode=run.mode)
     series = f"{'mini ' if spec.hub is None else ''}{spec.type or ''}"
     params = float("nan") if spec.params is None else spec.params
-    return dict(model=Path(source).name, series=series, params=params, hub=spec.hub or "", source=source)
+    return dict(model=Path(source).name, series=series, params=params, hub=spec.hub or "", source=source, mode=run.mode)
 
 
 def _told_apart(rows: pd.DataFrame) -> pd.DataFrame:

@@ -85,7 +85,7 @@ def attacked(
     chunks give the same images, other chunks nearly the same.
     """
     vlm.model.requires_grad_(False)
-    found: list[list[Instance | Exception]] = [[] for _ in bases]
+    made_of: list[list[Instance | Exception]] = [[] for _ in bases]
     for family, settings in attacks.items():
         tasks = []
         for index, base in enumerate(bases):
@@ -94,15 +94,15 @@ def attacked(
                 made = list(_tasks(vlm, index, base, family, settings))
             except Exception as error:
                 made = [error]
-            found[index] += [one for one in made if not isinstance(one, Task)]
+            made_of[index] += [one for one in made if not isinstance(one, Task)]
             tasks += [one for one in made if isinstance(one, Task)]
         tasks.sort(key=lambda task: -task.n_tokens)
         while tasks:
             n = max(1, batch_tokens // ROOM // tasks[0].n_tokens)
             for task, done in zip(tasks[:n], _descend_or_fail(vlm, tasks[:n], rule), strict=True):
-                found[task.index] += done
+                made_of[task.index] += done
             tasks = tasks[n:]
-    return found
+    return made_of
 
 
 def _tasks(vlm, index: int, base, family: str, settings: dict[str, Any]) -> Iterable[Task | Instance]:
@@ -157,7 +157,7 @@ def _descend_or_fail(vlm, tasks: list[Task], rule: str) -> Sequence[Sequence[Ins
 def _descend(vlm, tasks: list[Task], rule: str) -> list[Task]:
     """Fill `deltas` and `trace` of tasks with an equal number of steps."""
     for task in tasks:
-        task.planes = tuple(_plane(image, vlm.device) for image in task.images)
+        task.planes = gradient.to_planes(task.images, vlm.device)
         task.deltas, task.trace = [torch.zeros_like(plane) for plane in task.planes], []
         if task.params["random_start"]:
             draw = frequency.generator(f"start/{task.question.sample.id}/{task.params['random_start']}")
@@ -294,10 +294,6 @@ def _instance(task: Task, family: str, name: str, params: dict[str, Any], deltas
 
 def _rms(deltas: list[Tensor]) -> float:
     return float(torch.cat([delta.flatten() for delta in deltas]).double().square().mean().sqrt())
-
-
-def _plane(image: Image.Image, device) -> Tensor:
-    return torch.from_numpy(np.array(image)).to(device).permute(2, 0, 1).float() / 255
 
 
 def _like(array: np.ndarray, plane: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, f
 
 from vfkit.datasets import LOADERS, TABLES, SampleList, load_dataset, resolve
 from vfkit.datasets.base import unknown
+from vfkit.inside import Measure
 from vfkit.perturb import Suite, natural_suite
 from vfkit.readout.rules import Rule
 from vfkit.study.protocol import VFKIT, Protocol
@@ -63,6 +64,17 @@ class StudyConfig(BaseModel):
         description="with probes: keep the states of every instance, not of the base alone; 40 bytes an instance for "
         "each channel of the model (3 MB a sample at 2,560 channels and 30 instances)",
     )
+    inside: tuple[Measure, ...] = Field(
+        (),
+        description="where answers break: states and lens (margins) by layer, patching, knockout, attention, radius; "
+        "patching reads each instance a hundred times and more",
+    )
+    inside_layers: tuple[int, ...] | None = Field(
+        None, description="with inside: layers whose states are read and patched, 0 to their number; None takes all"
+    )
+    inside_window: PositiveInt | None = Field(
+        None, description="with inside: layers in which tokens are hidden together; None takes a third of them"
+    )
     device: str | None = Field(None, description="torch device; None takes the best there is")
     dtype: Literal["float32", "bfloat16", "float16"] | None = Field(
         None, description="of the weights; None takes the protocol's, else the model's own"
@@ -101,8 +113,9 @@ class StudyConfig(BaseModel):
             if name not in cls.model_fields:
                 raise unknown("field of a study", name, cls.model_fields)
         fields = {name: plain(value) for name, value in fields.items()}
-        if isinstance(fields.get("families"), str):
-            fields["families"] = (fields["families"],)
+        for name in ("families", "inside"):
+            if isinstance(fields.get(name), str):
+                fields[name] = (fields[name],)
         protocol = fields.get("protocol", VFKIT)
         protocol = protocol if isinstance(protocol, Protocol) else Protocol.model_validate(protocol)
         fields |= {"protocol": protocol, "dtype": fields.get("dtype") or protocol.dtype}

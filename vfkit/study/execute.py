@@ -55,6 +55,8 @@ def run_study(config: StudyConfig, progress: bool = True) -> Run:
     if config.probes and hosted:
         raise ValueError(f"model {config.model!r} is hosted: it gives answers but no states, and probes need states")
     suite = config.suite()
+    if config.inside and hosted:
+        raise ValueError(f"model {config.model!r} is hosted: it gives answers but no layers, which `inside` needs")
     if suite.attacks and hosted:
         raise ValueError(f"model {config.model!r} is hosted: attacks need its gradients, which it does not give")
     try:
@@ -138,9 +140,9 @@ def _under_lock(
     config: StudyConfig, suite: Suite, samples: SampleList, who: dict[str, Any], folder: Path, progress: bool
 ) -> dict[str, Any]:
     """Read what is left to read; returns the new content of `run.json`."""
-    found = store.recover(folder)
+    finished = store.recover(folder)
     store.write_dataset_errors(folder, [_row_error(*error) for error in samples.errors])
-    todo = [sample for sample in samples if sample.id not in found.samples]
+    todo = [sample for sample in samples if sample.id not in finished.samples]
     manifest: dict[str, Any] = {"started": _now(), "finished": None, "seconds": 0.0, "counters": {}}
     manifest |= {"readers": [], "reused": 0}
     if (folder / "run.json").exists():
@@ -155,20 +157,21 @@ def _under_lock(
             "finished": None,
             "config": config.model_dump(mode="json"),
             "key": folder.name,
-            "about": about(config.model),
+            "about": about(config.model, config.protocol.thinking),
             "seeds": {"samples": config.seed},  # all else is seeded by the sample's id
             "identity": who,
             "fingerprints": {"model": who["model"], "dataset": who["data"], "code": who["code"]},
             "versions": provenance.versions(),
             "commit": provenance.commit(),
             "machine": provenance.machine(),
-            "samples": {"asked": len(samples), "done": len(found.samples), "failed": len(found.failed)},
-            "error_rows": found.errors + len(samples.errors),
+            "samples": {"asked": len(samples), "done": len(finished.samples), "failed": len(finished.failed)},
+            "error_rows": finished.errors + len(samples.errors),
             "notes": samples.notes,
             "definitions": code(config, suite),  # by which code that differs is named
         }
-        controls = control_samples(samples, config.controls) if config.probes else {}
-        job = Job(config, suite, todo, folder, controls, find_kept(_sisters(config, suite, who, folder), todo))
+        controls = control_samples(samples, config.controls) if config.probes or config.inside else {}
+        sisters = [] if config.inside else _sisters(config, suite, who, folder)  # their rows have nothing by layer
+        job = Job(config, suite, todo, folder, controls, find_kept(sisters, todo))
         _read_all(job, who, manifest, progress)
     return manifest
 

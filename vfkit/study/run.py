@@ -11,6 +11,7 @@ import vfkit
 from vfkit.datasets.base import unknown
 from vfkit.study import store
 from vfkit.study.config import StudyConfig
+from vfkit.study.schema import INSIDE
 
 
 class Run:
@@ -53,6 +54,13 @@ class Run:
         return StudyConfig(**self.manifest["config"])
 
     @property
+    def mode(self) -> str:
+        """How the model answered: `instruct`, `reasoning closed`, `thinking` (METHODS 20)."""
+        manifest = self.manifest
+        told = [*manifest.get("readers", []), manifest.get("about", {})]
+        return next((each["mode"] for each in told if each.get("mode")), "instruct")
+
+    @property
     def tap(self) -> str:
         """Hook point at which the run's protocol reads states of its model, for tables that take one."""
         return self.config.protocol.tap_of(self.manifest.get("about", {}).get("type"))
@@ -89,6 +97,17 @@ class Run:
     def controls(self) -> pd.DataFrame:
         """With probes: one row per sample and control image, with the distances of its question's states."""
         return store.read(self.folder, "controls")
+
+    def inside(self, kind: str) -> pd.DataFrame:
+        """With `inside`: rows of one kind, `layers` (drift of states), `lens` (margins by layer), `edits` (patches and
+        knockouts), `attention`, `radius`; `vfkit.study.schema` names their columns.
+
+        Raises:
+            ValueError: unknown kind; the nearest valid one is named.
+        """
+        if kind not in INSIDE:
+            raise unknown("kind of rows", kind, INSIDE)
+        return store.read(self.folder, kind)
 
     def images(self) -> pd.DataFrame:
         """Adversarial images and their noise controls: sample_id, instance, number (place in the sample), png."""

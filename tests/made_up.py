@@ -13,6 +13,7 @@ import pandas as pd
 
 from vfkit import paper
 from vfkit.metrics import UNION
+from vfkit.paper.vf import REASONING
 from vfkit.perturb import ATTACKS, HI_FAMILIES
 from vfkit.readout.readout import PROBES
 from vfkit.study import store
@@ -33,11 +34,16 @@ def write(folder: Path, n: int = 600, **changes: Any) -> Path:
         for dataset in datasets.split():
             frames = natural(model, dataset, n, seed, probes=False)
             write_run(folder, {"model": model, "dataset": dataset, "n": 3500} | changes, **frames)
-    main = {"model": "qwen3vl_2b", "dataset": "seedbench", "n": 3500}
+    main: dict[str, Any] = {"model": "qwen3vl_2b", "dataset": "seedbench", "n": 3500}
     write_run(folder, main | {"subset": 1} | changes, **natural("qwen3vl_2b", "seedbench", n, 9, probes=False))
     inside = natural("qwen3vl_2b", "seedbench", n // 3, 10, probes=True)
     write_run(folder, main | {"study": "inside", "n": n // 3, "probes": True} | changes, **inside)
-    attack = {"model": "qwen3vl_2b", "dataset": "seedbench", "study": "attack", "families": list(ATTACKS)}
+    attack: dict[str, Any] = {
+        "model": "qwen3vl_2b",
+        "dataset": "seedbench",
+        "study": "attack",
+        "families": list(ATTACKS),
+    }
     write_run(folder, attack | changes, **attacked(60))
     write_run(folder, {"model": "qwen3vl_2b", "dataset": "pope", "study": "pope", "n": 3000} | changes, **yes_no(160))
     for model, name in paper.VFAT_MODELS.items():
@@ -48,15 +54,25 @@ def write(folder: Path, n: int = 600, **changes: Any) -> Path:
 
 def write_run(folder: Path, config: dict[str, Any], **frames: pd.DataFrame) -> Path:
     """Write one finished run; frames by kind, columns that are missing stay empty."""
-    config = {"study": "perturbation", "subset": 0} | config
+    preset = "vf" if config["dataset"] == "vfat" else "hi_program"
+    config = {"study": "perturbation", "subset": 0, "protocol": {"preset": preset}} | config
     name = f"{config['study']}/{config['model']}/{config['dataset']}/{config['subset']:012d}"
     rows = {kind: frame.to_dict("records") for kind, frame in frames.items()}
     records = rows.pop("records")
     ids = list(dict.fromkeys(row["sample_id"] for row in records))
     store.write_part(folder / name, ids, records, **rows)
+    mode = "thinking" if paper.VFAT_MODELS.get(config["model"]) in REASONING else "instruct"
     count = {"asked": config.get("n", len(ids)), "done": len(ids), "failed": 0}
-    manifest = {"config": config, "started": "2026-01-01", "finished": "2026-01-02", "seconds": 1.0, "samples": count}
-    store.write_json(folder / name / "run.json", manifest | {"versions": {}, "error_rows": 0})
+    manifest: dict[str, Any] = {
+        "config": config,
+        "started": "2026-01-01",
+        "finished": "2026-01-02",
+        "seconds": 1.0,
+        "samples": count,
+    }
+    store.write_json(
+        folder / name / "run.json", manifest | {"versions": {}, "error_rows": 0, "readers": [{"mode": mode}]}
+    )
     return folder / name
 
 

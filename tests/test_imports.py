@@ -22,12 +22,15 @@ judge
 readout
 models
 attack
+inside
 measure
 study
 metrics
 paper
 figures
 browse
+parameters
+webpage
 notebook
 output
 ask

@@ -87,10 +87,9 @@ def test_vfat_cells_come_out_as_they_were_put_in(table):
     own = table[(table["paper"] == "VF") & table["metric"].isin(["Acc", "mAcc"]) & (table["where"] == "Table 1")]
     published = own["published"].astype(float) / 100
     assert len(own) == 96 and (own["ours"] - published).abs().max() < 0.0035  # one cell is no share of 302 items
-    chosen = own[own["family"].str.startswith("MCQ") & ~own["model"].str.contains("Thinking")]
+    chosen = own[own["family"].str.startswith("MCQ")]
     assert (chosen["verdict"] == "reproduced").mean() > 0.9 and not (own["verdict"] == "differs").any()
     assert own.loc[own["family"].str.startswith("OE"), "why"].str.contains("judge").all()
-    assert own.loc[own["model"].str.contains("Thinking"), "why"].str.contains("mode: an empty reasoning").all()
     pooled = table[table["model"] == "12 models pooled"]
     assert pooled["ours"].notna().all() and (pooled["images"] == 12 * 302).all()
 
@@ -109,6 +108,10 @@ def test_other_answers_differ_and_other_settings_are_named(tmp_path):
     made_up.write_run(tmp_path, {"model": "gemma3_4b", "dataset": "seedbench", "n": 500}, **wrong)
     changed = {"model": "gemma3_4b", "dataset": "mmmu", "n": 500, "rule": "letter", "study": "letters"}
     made_up.write_run(tmp_path, changed | {"family_params": {"rotation": {"angles": [5]}}}, **wrong)
+    ours = {"protocol": "vfkit", "model": "glm46v", "dataset": "vlind", "study": "vfat"}
+    folder = made_up.write_run(tmp_path, ours, **made_up.vfat("GLM-4.6v-106B"))
+    manifest = (folder / "run.json").read_text().replace('"thinking"', '"reasoning closed"')
+    (folder / "run.json").write_text(manifest)
     table = paper.verdicts(vfkit.open_runs(tmp_path))
     gemma = table[(table["model"] == "Gemma-3-4B-IT") & (table["ours"].notna())].set_index(["dataset", "metric"])
     row = gemma.loc["SEEDBench_IMG", "IFR"]
@@ -117,6 +120,9 @@ def test_other_answers_differ_and_other_settings_are_named(tmp_path):
         assert gemma.loc[("MMMU", metric), "verdict"] == "settings differ"
         assert "scoring rule letter" in gemma.loc[("MMMU", metric), "why"]
     assert "rotation" in gemma.loc[("MMMU", "IV"), "why"] and "rotation" not in gemma.loc[("MMMU", "IFR"), "why"]
+    mcq = table[(table["model"] == "GLM-4.6v-106B") & (table["family"] == "MCQ L1")].iloc[0]
+    assert mcq["why"] == "items made from vlind, not VF's own; mode: reasoning closed, published thinking"
+    assert mcq["noted"] == "prompts in our words"
     rest = table[table["ours"].isna() & table["verdict"].isin(["not run", "not comparable"])]
     main = rest[(rest["where"] == "Table 1 (run 0)")]
     assert (main["verdict"] == "not run").all() and main["why"].str.contains("qwen3vl_2b on seedbench").all()

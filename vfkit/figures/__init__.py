@@ -1,5 +1,6 @@
 """Tables in, matplotlib axes out; `save` writes a figure as PNG and PDF with the numbers drawn beside it."""
 
+from vfkit.figures.calibration import plot_calibration, plot_reliability
 from vfkit.figures.drift import plot_drift, plot_drift_histograms, plot_embedding
 from vfkit.figures.energy import plot_dirichlet, plot_spectrum
 from vfkit.figures.flips import plot_flips, plot_gallery, plot_margins, plot_transitions
@@ -14,6 +15,7 @@ from vfkit.figures.pope import (
     plot_priors,
 )
 from vfkit.figures.scaling import plot_ranks, plot_scale, plot_scale_differences
+from vfkit.figures.severity import plot_onsets, plot_severity
 from vfkit.figures.style import save, styled
 from vfkit.figures.vfat import (
     plot_outcome_pairs,
@@ -28,6 +30,7 @@ __all__ = [
     "plot_ablation",
     "plot_adversarial",
     "plot_attacks",
+    "plot_calibration",
     "plot_dirichlet",
     "plot_drift",
     "plot_drift_histograms",
@@ -37,6 +40,7 @@ __all__ = [
     "plot_inside_cases",
     "plot_margins",
     "plot_noise",
+    "plot_onsets",
     "plot_outcome_pairs",
     "plot_outcomes",
     "plot_pope",
@@ -46,8 +50,10 @@ __all__ = [
     "plot_prior_drift",
     "plot_priors",
     "plot_ranks",
+    "plot_reliability",
     "plot_scale",
     "plot_scale_differences",
+    "plot_severity",
     "plot_spectrum",
     "plot_traces",
     "plot_transitions",

@@ -144,7 +144,7 @@ def _attacks(records: pd.DataFrame, config) -> Iterator[pd.DataFrame]:
 
 def copies_alone(config) -> bool:
     """Whether a study attacks the base label's copy of the image alone, as HI's program does (METHODS 19)."""
-    return getattr(getattr(config, "protocol", None), "attack", "") == "label_only"
+    return config.protocol.attack == "label_only"
 
 
 def _pope(records: pd.DataFrame, samples: pd.DataFrame) -> Iterator[pd.DataFrame]:

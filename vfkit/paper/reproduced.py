@@ -12,7 +12,7 @@ from vfkit.metrics.intervals import FEWEST
 from vfkit.paper.ours import copies_alone, ours
 from vfkit.paper.places import SHARES, places
 from vfkit.paper.values import SIZELESS, canonical
-from vfkit.paper.vf import VFAT_DATASETS, VFAT_MODELS
+from vfkit.paper.vf import REASONING, VFAT_DATASETS, VFAT_MODELS
 from vfkit.perturb import ATTACKS, HI_FAMILIES
 
 VERDICTS = ("reproduced", "differs", "settings differ", "not comparable", "not run", "not possible")
@@ -32,7 +32,7 @@ _SHOWN = [
     "ours",
     "ours_low",
 ]
-_SHOWN += ["ours_high", "n", "images", "difference", "margin", "verdict", "why", "cell", "run", "evidence"]
+_SHOWN += ["ours_high", "n", "images", "difference", "margin", "verdict", "why", "noted", "cell", "run", "evidence"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ def verdicts(runs, judge: Callable[..., str] = match) -> pd.DataFrame:
         `family`, `metric`, `unit`), `published` as printed and its `uncertainty` (one SD); our `cell` (quantity, family
         and part), `ours` with its 95 % interval, `n` and `images`, and the `run` it comes from; shares are fractions.
         `difference` = ours - published (to the nearest end of a range or bound), `margin` = 1.96 sqrt(uncertainty^2 +
-        error^2), `verdict` (of `VERDICTS`) and `why`.
+        error^2), `verdict` (of `VERDICTS`) and `why`; `noted` are settings that may matter and decide nothing here:
+        whose words the prompts are in, the weights' type, how samples are chosen.
     """
     known = [_known(name, run) for (_, name), run in runs.runs.items()]
     table = places()
@@ -68,7 +69,7 @@ def verdicts(runs, judge: Callable[..., str] = match) -> pd.DataFrame:
     of_paper = [one for one in known if (one.model, one.data) in published_at]
     cells = _Cells(of_paper, judge)
     rows = [_judge(row, cells, known, of_paper) for row in table.to_dict("records")]
-    table = table.assign(published=table["printed"]).drop(columns=["n", "images"])
+    table = table.assign(published=table["printed"]).drop(columns=["n", "images", "uncertainty"])
     return pd.concat([table, pd.DataFrame(rows, index=table.index)], axis=1)[_SHOWN]
 
 
@@ -212,6 +213,7 @@ def _judge(place: dict[str, Any], cells: _Cells, known: list[_Known], of_paper: 
     """Our side of one row of `verdicts`."""
     nothing = dict.fromkeys(["ours", "ours_low", "ours_high", "n", "images", "difference", "margin"], np.nan)
     row: dict[str, Any] = nothing | {"cell": _cell(place, " / ".join(place["families"])), "run": ""}
+    row |= {"uncertainty": place["uncertainty"], "noted": ""}
     if place["reason"]:
         verdict, why = place["reason"].split(": ", 1)
         return row | {"cell": "", "verdict": verdict, "why": why}
@@ -221,10 +223,12 @@ def _judge(place: dict[str, Any], cells: _Cells, known: list[_Known], of_paper: 
     used = [cells.known[at] for at in number["at"]]
     row |= {"ours": number["value"], "ours_low": number["low"], "ours_high": number["high"]}
     row |= {"n": number["n"], "images": number["images"], "run": ", ".join(one.name for one in used)}
+    row["noted"] = "; ".join(sorted({one for each in used for one in _noted(each, place["paper"])}))
     row["cell"] = _cell(place, number["family"])
     scaled = number["error"] * np.sqrt(number["images"] / place["images"])  # the error of ours at their images
-    uncertainty = np.nanmax([place["uncertainty"], scaled if np.isfinite(scaled) else 0])
-    found = compare(number["value"], number["error"], place["low"], place["high"], uncertainty, place["quantity"])
+    row["uncertainty"] = np.nanmax([place["uncertainty"], scaled if np.isfinite(scaled) else 0])
+    ends = place["low"], place["high"], row["uncertainty"]
+    found = compare(number["value"], number["error"], *ends, place["quantity"])
     differing = sorted({one for each in used for one in _settings(each, place, cells.by_words)})
     if place["quantity"] in ("IFR_sd", "IV_sd") and (images := number["images"] / len(used)) < place["images"] / 1.2:
         differing.append(f"subsets of {images:.0f} images, published {place['images']:.0f}: smaller ones vary more")
@@ -277,7 +281,6 @@ def _settings(one: _Known, place: dict[str, Any], by_words: bool) -> list[str]:
         by_words: open answers were judged by their words, not by a language model.
     """
     config, quantity = one.run.config, place["quantity"]
-    protocol = getattr(config, "protocol", None)
     differing = []
     scored = quantity not in _INSIDE
     if place["paper"] == "HI" and scored and config.rule != "paper":
@@ -287,16 +290,25 @@ def _settings(one: _Known, place: dict[str, Any], by_words: bool) -> list[str]:
         differing.append(f"parameters of {', '.join(sorted(changed))}")
     if quantity == "success_rate" and not copies_alone(config):
         differing.append("attack: one image for all options, published for the base label's copy alone")
-    if "scale" in place["families"] and getattr(protocol, "scale", "restored") != "restored":
+    if "scale" in place["families"] and config.protocol.scale != "restored":
         differing.append("scale: left small, published brought back to its size")
     if place["paper"] == "VF":
         if one.dataset != "vfat":
             differing.append(f"items made from {one.dataset}, not VF's own")
-        if one.model == "qwen3vl_8b_thinking" and not getattr(protocol, "thinking", False):
-            differing.append("mode: an empty reasoning, published thinking")
+        if VFAT_MODELS[one.model] in REASONING and one.run.mode != "thinking":
+            differing.append(f"mode: {one.run.mode}, published thinking")
         if by_words and place["families"] != ("mcq",):
             differing.append("judge: answers matched by their words, published a language model's verdicts")
     return differing
+
+
+def _noted(one: _Known, paper: str) -> list[str]:
+    """Settings that may matter and decide nothing: those of the paper's preset that the run does not have."""
+    protocol = one.run.config.protocol
+    preset = type(protocol).model_validate({"HI": "hi_program", "VF": "vf"}[paper])
+    names = [name for name in preset.changes(protocol) if name in ("sampling", "dtype")]
+    words = [f"{name} {getattr(protocol, name) or 'as the model has it'}" for name in names]
+    return ["prompts in our words" if protocol.prompts is None else "prompts in words of the user's", *words]
 
 
 def _families(place: dict[str, Any]) -> set[str]:

@@ -71,7 +71,7 @@ def exact_difference(vlm, request: Request, probes: bool = True) -> float | None
     """Largest difference between engine and oracle on one request in float32, where only mistakes remain; None if the
     model does not fit in float32, is on several devices, or is quantised."""
     sample, images = request
-    if not _fits_in_float32(vlm):
+    if not fits_in_float32(vlm):
         return None
     with in_float32(vlm) as exact:
         (readout,) = read_many(exact, [request], probes)
@@ -119,22 +119,22 @@ def _beyond_tolerance(vlm, request: Request, readout: Readout, again: Readout) -
     if _within(differences, {name: allowed[_kind(name)] for name in differences}):
         return differences
     name = max(differences, key=lambda name: differences[name] / allowed[_kind(name)])
-    found = (
+    problem = (
         f"engine and oracle disagree on sample {request[0].id!r} with model {vlm.name!r}: {name} differs by "
         f"{differences[name]:.3g}, at most {allowed[_kind(name)]:.3g} is allowed for {vlm.dtype}, whose rounding moves "
         f"such numbers by {floor[_kind(name)]:.2g} here."
     )
     exact = exact_difference(vlm, request, bool(readout.probes)) if vlm.dtype != torch.float32 else None
     if exact is not None and exact <= TOLERANCE[torch.float32]:
-        warnings.warn(f"{found} In float32 they agree ({exact:.1g}), so it is rounding.", stacklevel=3)
+        warnings.warn(f"{problem} In float32 they agree ({exact:.1g}), so it is rounding.", stacklevel=3)
         return differences
     if exact is None and _looks_like_rounding(differences, floor):
         raise VerifyError(
-            f"{found} It is small and everywhere, as rounding is, but more than expected: try dtype='float32', where a "
-            "wrong adapter would still differ."
+            f"{problem} It is small and everywhere, as rounding is, but more than expected: try dtype='float32', where "
+            "a wrong adapter would still differ."
         )
     raise VerifyError(
-        f"{found} It is too large for rounding"
+        f"{problem} It is too large for rounding"
         + ("" if exact is None else f", and in float32 they differ as well ({exact:.3g})")
         + ". Nothing this model says can be trusted here: its adapter does not fit this checkpoint or this version of "
         "transformers."
@@ -196,7 +196,7 @@ def _half_tensors(model) -> list[Tensor]:
     return [tensor for tensor in tensors if tensor.dtype in (torch.bfloat16, torch.float16)]
 
 
-def _fits_in_float32(vlm) -> bool:
+def fits_in_float32(vlm) -> bool:
     devices = {parameter.device for parameter in vlm.model.parameters()}
     if getattr(vlm, "quantization", None) or devices != {vlm.device}:
         return False

@@ -14,6 +14,7 @@ from vfkit.figures.pope import (
     plot_prior_drift,
     plot_priors,
 )
+from vfkit.figures.report import plot_models, plot_published, plot_transition_grid, plot_verdicts
 from vfkit.figures.scaling import plot_ranks, plot_scale, plot_scale_differences
 from vfkit.figures.severity import plot_onsets, plot_severity
 from vfkit.figures.style import save, styled
@@ -39,6 +40,7 @@ __all__ = [
     "plot_gallery",
     "plot_inside_cases",
     "plot_margins",
+    "plot_models",
     "plot_noise",
     "plot_onsets",
     "plot_outcome_pairs",
@@ -49,6 +51,7 @@ __all__ = [
     "plot_pope_transitions",
     "plot_prior_drift",
     "plot_priors",
+    "plot_published",
     "plot_ranks",
     "plot_reliability",
     "plot_scale",
@@ -56,7 +59,9 @@ __all__ = [
     "plot_severity",
     "plot_spectrum",
     "plot_traces",
+    "plot_transition_grid",
     "plot_transitions",
+    "plot_verdicts",
     "plot_vfat_categories",
     "plot_vfat_gallery",
     "plot_vfat_radar",

@@ -1,10 +1,11 @@
 """Published values of the two papers: looked up, set beside our tables, and judged against finished runs."""
 
 from vfkit.paper.hi import beside, beside_scale
+from vfkit.paper.ours import kind_of
 from vfkit.paper.places import places
 from vfkit.paper.reproduced import VERDICTS, compare, count_verdicts, useful_margin, verdicts
 from vfkit.paper.values import DATASETS, FAMILIES, MODELS, SIZELESS, TAPS, canonical, published
-from vfkit.paper.vf import VFAT_ITEMS, VFAT_MODELS, beside_vfat, neighbours, published_vfat
+from vfkit.paper.vf import VFAT_DATASETS, VFAT_ITEMS, VFAT_MODELS, beside_vfat, neighbours, published_vfat
 
 __all__ = [
     "DATASETS",
@@ -13,6 +14,7 @@ __all__ = [
     "SIZELESS",
     "TAPS",
     "VERDICTS",
+    "VFAT_DATASETS",
     "VFAT_ITEMS",
     "VFAT_MODELS",
     "beside",
@@ -21,6 +23,7 @@ __all__ = [
     "canonical",
     "compare",
     "count_verdicts",
+    "kind_of",
     "neighbours",
     "places",
     "published",

@@ -60,6 +60,19 @@ def ours(run, model: str, dataset: str, judge: Callable[..., str] = match) -> pd
     return table[table["value"].notna()].reset_index(drop=True)
 
 
+def kind_of(config) -> str:
+    """What a study is about: `vfat`, `pope`, `attack`, `spectral`, or `natural` perturbations of questions."""
+    words = {config.study, config.dataset.removeprefix("mini_")}
+    if config.dataset in VFAT_DATASETS or "vfat" in words:
+        return "vfat"
+    if "pope" in words:
+        return "pope"
+    families = set(config.families or HI_FAMILIES)
+    if not families.isdisjoint(ATTACKS):
+        return "attack"
+    return "natural" if not families.isdisjoint(HI_FAMILIES) else "spectral"
+
+
 def _cells(table: pd.DataFrame, quantity: str, column: str, n: str, part: str = "", images: str = "images"):
     """One column of a table, with its interval, in `COLUMNS`."""
     ends = {end: table.get(f"{column}_{end}", pd.Series(np.nan, table.index)) for end in ("low", "high")}

@@ -9,7 +9,7 @@ import pandas as pd
 
 from vfkit.judge import match
 from vfkit.metrics.intervals import FEWEST
-from vfkit.paper.ours import copies_alone, ours
+from vfkit.paper.ours import copies_alone, kind_of, ours
 from vfkit.paper.places import SHARES, places
 from vfkit.paper.values import SIZELESS, canonical
 from vfkit.paper.vf import REASONING, VFAT_DATASETS, VFAT_MODELS
@@ -45,7 +45,7 @@ class _Known:
     dataset: str
     data: str  # `vfat` for all that V-FAT is made of
     subset: int
-    kind: str  # natural, attack, pope, vfat
+    kind: str  # of `kind_of`
 
 
 def verdicts(runs, judge: Callable[..., str] = match) -> pd.DataFrame:
@@ -326,13 +326,6 @@ def _known(name: str, run) -> _Known:
     about = manifest.get("about") or {}
     if about.get("hub") and model == config["model"]:
         model = canonical(about["hub"])
-    dataset, study = config["dataset"], config["study"]
-    kind = "natural"
-    if dataset in VFAT_DATASETS or "vfat" in (study, dataset.removeprefix("mini_")):
-        kind = "vfat"
-    elif "pope" in (study, dataset.removeprefix("mini_")):
-        kind = "pope"
-    elif not set(config.get("families") or ()).isdisjoint(ATTACKS):
-        kind = "attack"
+    dataset = config["dataset"]
     data = "vfat" if dataset in VFAT_DATASETS else dataset
-    return _Known(run, name, model, dataset, data, int(config.get("subset", 0)), kind)
+    return _Known(run, name, model, dataset, data, int(config.get("subset", 0)), kind_of(run.config))

@@ -41,7 +41,7 @@ def test_corrected_answers_and_reliance_by_hand():
     ]
     records = pd.DataFrame(rows)
     table = metrics.reliance_table(records).set_index("category")
-    assert table.index.tolist() == ["all", "c", "d"]
+    assert table.index.tolist() == ["all", "c", "d"] and set(table.fill) == {"white"}
     whole = table.loc["all"]
     assert whole.same_rate == 0.5 and whole.accuracy == 0.5 and whole.blank_accuracy == 0
     assert whole.corrected_accuracy == 1 and whole.gain == 0.5 and whole.chance == pytest.approx((1 / 3 + 1 / 2) / 2)
@@ -80,6 +80,11 @@ def test_what_has_no_blank_or_no_choice_is_left_out():
     with pytest.raises(ValueError, match="no blank 'grey'"):
         metrics.reliance_table(records, fill="grey")
     assert "n too small" not in metrics.reliance_finding(metrics.reliance_table(records))
+    more = records[records.family == "blank"].assign(instance="blank_none")
+    assert (
+        metrics.reliance_table(pd.concat([records, more], ignore_index=True)).fill.tolist()
+        == ["none"] * 2 + ["white"] * 2
+    )
     assert "answers stay the same" in metrics.reliance_finding(metrics.reliance_table(records))
 
 

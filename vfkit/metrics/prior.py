@@ -13,29 +13,45 @@ from vfkit.metrics import rules
 from vfkit.metrics.frames import need, rows_of, twice, with_union
 from vfkit.metrics.pope import FILL, require_fill
 from vfkit.metrics.scores import option_scores, rescore
-from vfkit.metrics.tabulate import average, count, difference, distinct, family_index, mean, rate, tabulate, total
+from vfkit.metrics.tabulate import (
+    average,
+    count,
+    difference,
+    distinct,
+    family_index,
+    mean,
+    product_index,
+    rate,
+    tabulate,
+    total,
+)
+from vfkit.perturb.blank import NONE
 
 
-def reliance_table(records: pd.DataFrame, rule: str = "paper", fill: str = FILL) -> pd.DataFrame:
+def reliance_table(records: pd.DataFrame, rule: str = "paper", fill: str | None = None) -> pd.DataFrame:
     """How much of the answers to the base images is in the image, and how much is there without it.
 
     Args:
-        rule: the study's scoring rule. fill: which blank.
+        rule: the study's scoring rule. fill: which blank; None takes all there are.
 
     Returns:
-        Rows `category`, all samples first: `samples`, `images`; with their intervals `same_rate` (the blank gives the
-        same answer), `evidence` (nats: what the image adds to the score of the base answer), `information` (nats: KL
-        divergence of the options' probabilities on the image from those on the blank); of the samples with a known
-        answer, `known`, the `accuracy` on the image, `blank_accuracy` without it, `corrected_accuracy` by corrected
-        scores, the paired differences `gain` = accuracy - blank_accuracy and `corrected_difference` =
+        Rows (`fill`, `category`), all samples first: `samples`, `images`; with their intervals `same_rate` (the blank
+        gives the same answer), `evidence` (nats: what the image adds to the score of the base answer), `information`
+        (nats: KL divergence of the options' probabilities on the image from those on the blank). Of the `known` ones,
+        whose right answer is known: `accuracy` on the image, `blank_accuracy` without it, `corrected_accuracy` by
+        corrected scores, the paired differences `gain` = accuracy - blank_accuracy and `corrected_difference` =
         corrected_accuracy - accuracy, and `chance`.
 
     Raises:
         ValueError: no such blank in the records.
     """
-    rows = prior_rows(records, rule, fill)
+    need(records, "records", "family", "instance")
+    blanks = records["instance"][records["family"] == "blank"].unique()
+    fills = [str(blank).removeprefix("blank_") for blank in sorted(blanks)] or [FILL] if fill is None else [fill]
+    parts = [prior_rows(records, rule, one).assign(fill=one) for one in fills]
+    rows = pd.concat(parts, ignore_index=True)
     rows = twice(rows[rows.is_base], "category")
-    index = pd.Index(["all", *sorted(set(rows.category) - {"all"})] if len(rows) else [], name="category", dtype=object)
+    index = product_index(fill=fills, category=["all", *sorted(set(rows.category) - {"all"})])
     columns = {"samples": count(), "images": distinct("image"), "same_rate": rate("same")}
     table = tabulate(rows, index, columns | {name: mean(name) for name in ("evidence", "information")})
     known = rows[rows.answer.notna()]
@@ -55,7 +71,7 @@ def corrected_flip_table(records: pd.DataFrame, rule: str = "paper", fill: str =
     """Flips of corrected answers beside those of plain ones, and flips of answers that need no image.
 
     Args:
-        rule, fill: as in `reliance_table`.
+        rule: the study's scoring rule. fill: which blank.
 
     Returns:
         One row per family: `samples`, `images`, `instances`, `flips`; with their intervals `IFR`, `corrected_IFR` (of
@@ -92,21 +108,22 @@ def reliance_finding(table: pd.DataFrame) -> str:
     Args:
         table: of `reliance_table`.
     """
-    need(table, "table", "category", "same_rate", "gain", "blank_accuracy")
+    need(table, "table", "fill", "category", "same_rate", "gain", "blank_accuracy")
     lines = []
     for row in table[table.category == "all"].to_dict("records"):
+        where = "Without any image" if row["fill"] == NONE else f"On a {row['fill']} image"
         text = (
-            f"On a blank image {rules.shown(row, 'same_rate')} of the {int(row['samples']):,} answers stay the same; "
+            f"{where} {rules.shown(row, 'same_rate')} of {int(row['samples']):,} answers stay the same; the image adds "
         )
-        text += f"the image adds {rules.shown(row, 'evidence', 1, 2, ' nats', signed=True)} to the answer's score."
-        lines.append(text)
+        text += f"{rules.shown(row, 'evidence', 1, 2, ' nats', signed=True)} to the answer's score."
         if row["known"]:
-            text = f"Without the image {rules.shown(row, 'blank_accuracy')} are right, where chance is "
             text += (
-                f"{100 * row['chance']:.0f} %; the image adds {rules.shown(row, 'gain', unit=' points', signed=True)}. "
+                f" Then {rules.shown(row, 'blank_accuracy')} are right, where chance is {100 * row['chance']:.0f} %; "
             )
-            text += f"By scores less those of the blank {rules.shown(row, 'corrected_accuracy')} are right, a change of "
-            lines.append(text + f"{rules.shown(row, 'corrected_difference', unit=' points', signed=True)}.")
+            text += f"the image adds {rules.shown(row, 'gain', unit=' points', signed=True)}. By corrected scores "
+            text += f"{rules.shown(row, 'corrected_accuracy')} are right, a change of "
+            text += f"{rules.shown(row, 'corrected_difference', unit=' points', signed=True)}."
+        lines.append(text)
     return "\n".join(f"- {line}" for line in lines)
 
 

@@ -154,7 +154,7 @@ def _without_code(cell: Any) -> Any:
     outputs = [
         _plain(output)
         for output in cell.outputs
-        if not {"text/markdown", SAVED} & set(output.get("data", {"text/markdown": "a stream, such as progress"}))
+        if "data" in output and not {"text/markdown", SAVED} & set(output.data)
     ]
     return nbformat.v4.new_code_cell("", outputs=outputs) if outputs else None
 

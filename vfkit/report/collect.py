@@ -30,6 +30,8 @@ class Collected:
         for run in sorted(runs.runs.values(), key=lambda run: run.manifest["samples"]["done"]):
             config, model = run.config, about_run(run)
             kind = kind_of(config)
+            if kind not in found or config.study == "ask":
+                continue
             if config.subset and any((kind, config.dataset, model["model"]) == each for each in taken):
                 continue
             taken.add((kind, config.dataset, model["model"]))
@@ -38,6 +40,8 @@ class Collected:
                 found["inside"][config.dataset, model["model"]] = run
             about.append(model)
         columns = ["model", "series", "params", "hub", "source"]
+        if not about:
+            raise FileNotFoundError("none of these runs is of a kind that a report is made of")
         self.models = by_size(pd.DataFrame(about)[columns].drop_duplicates("model"))
         order = {model: i for i, model in enumerate(self.models["model"])}
         self.runs = {

@@ -34,19 +34,20 @@ _MOVES = {
 
 
 @styled()
-def plot_models(table: pd.DataFrame, columns: Mapping[str, str], scale: float = 100) -> Figure:
-    """Numbers by model with their intervals, one panel each, data sets side by side in each row (HI Figure 2).
+def plot_models(table: pd.DataFrame, columns: Mapping[str, str], by: str = "dataset", scale: float = 100) -> Figure:
+    """Numbers by model with their intervals, one panel each, data sets (or levels) side by side in each row.
 
     Args:
-        table: one row per `dataset` and `model`, models in their order. columns: of the panels, with their axis labels.
+        table: one row per `model` and value of `by`, models in their order.
+        columns: of the panels, with their axis labels.
     """
-    models, datasets = list(dict.fromkeys(table["model"])), list(dict.fromkeys(table["dataset"]))
+    models, datasets = list(dict.fromkeys(table["model"])), list(dict.fromkeys(table[by]))
     height = 1.4 + len(models) * max(0.34, 0.17 * len(datasets))
     fig, axes = plt.subplots(1, len(columns), figsize=(2 + 3.1 * len(columns), height), sharey=True, squeeze=False)
     for ax, (column, label) in zip(axes[0], columns.items(), strict=True):
         series = []
         for dataset, colour, marker in zip(datasets, palette(len(datasets)), MARKERS * 4, strict=False):
-            own = table[table["dataset"] == dataset].set_index("model").reindex(models).reset_index()
+            own = table[table[by] == dataset].set_index("model").reindex(models).reset_index()
             series.append(Series(own, column, colour, dataset, marker))
         forest(ax, series, scale, spread=0.36)
         ax.set_xlabel(label)
@@ -98,7 +99,16 @@ def plot_verdicts(table: pd.DataFrame) -> Figure:
     left = np.zeros(len(counts))
     for verdict, colour in VERDICT_COLOURS.items():
         n = counts.get(verdict, pd.Series(0, counts.index)).to_numpy(float)
-        ax.barh(np.arange(len(counts)), n, left=left, color=colour, height=0.72, label=f"{verdict} ({int(n.sum())})")
+        ax.barh(
+            np.arange(len(counts)),
+            n,
+            left=left,
+            color=colour,
+            height=0.72,
+            label=f"{verdict} ({int(n.sum())})",
+            hatch="////" if verdict == "differs" else None,
+            edgecolor="white",
+        )
         left += n
     ax.set_yticks(np.arange(len(counts)), counts.index)
     ax.set_ylim(len(counts) - 0.5, -0.5)
@@ -118,7 +128,7 @@ def plot_published(table: pd.DataFrame, columns: Sequence[str] = ("reproduced", 
     own = table[table["verdict"].isin(columns) & table["margin"].gt(0)]
     ratio = (own["difference"] / own["margin"]).clip(-4, 4)
     fig, ax = plt.subplots(figsize=(6.4, 2.8))
-    bins = np.linspace(-4, 4, 49)
+    bins = np.linspace(-4, 4, 49).tolist()
     ax.hist(ratio, bins=bins, color=BLUE, alpha=0.85)
     for end in (-1, 1):
         ax.axvline(end, color=RED, linestyle="--", linewidth=1, label="margin" if end == 1 else None)

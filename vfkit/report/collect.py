@@ -26,7 +26,8 @@ class Collected:
         self.sweep = runs
         self.folder = runs.folder
         found: dict[str, dict[tuple[str, str], Run]] = {kind: {} for kind in KINDS}
-        about, taken = [], set()
+        about: list[dict] = []
+        taken: set[tuple[str, str, str]] = set()
         for run in sorted(runs.runs.values(), key=lambda run: run.manifest["samples"]["done"]):
             config, model = run.config, about_run(run)
             kind = kind_of(config)

@@ -113,28 +113,23 @@ def _drift_samples(collected: Collected) -> pd.DataFrame:
     return metrics.sample_drift(run.records(), run.vectors(), run.controls(), tap=run.tap).assign(model=found[0])
 
 
-def _by_dataset(collected: Collected) -> list[Item]:
-    """Figures 4 and 5: one grid of transitions for each data set."""
-    items = []
-    for dataset in dict.fromkeys(dataset for dataset, _ in collected.runs["natural"]):
-        items.append(
-            Item(
-                f"HI Figures 4 and 5 {dataset}: four transitions by family and size",
-                NATURAL,
-                "Per cent of instances with ground truth; models by series and size. Table 2 holds counts and rates.",
-                lambda collected, to=dataset: _of(_transitions(collected), to),
-                figure=lambda table: figures.plot_transition_grid(table, metrics_families(table)),
-                show_table=False,
-            )
-        )
-    return items
+def _grid(dataset: str) -> Item:
+    """Figures 4 and 5 of one data set: a grid of transitions."""
+    return Item(
+        f"HI Figures 4 and 5 {dataset}: four transitions by family and size",
+        NATURAL,
+        "Per cent of instances with ground truth; models by series and size. Table 2 holds counts and rates.",
+        lambda collected: _of(_transitions(collected), dataset),
+        figure=lambda table: figures.plot_transition_grid(table, _families(table)),
+        show_table=False,
+    )
 
 
 def _of(table: pd.DataFrame, dataset: str) -> pd.DataFrame:
     return table[table["dataset"] == dataset].reset_index(drop=True)
 
 
-def metrics_families(table: pd.DataFrame) -> list[str]:
+def _families(table: pd.DataFrame) -> list[str]:
     """HI's families and their union, those that a table has."""
     return [name for name in (*HI_FAMILIES, UNION) if name in set(table["family"])]
 
@@ -158,10 +153,6 @@ def _priors(run) -> pd.DataFrame:
     if "blank" not in set(records["family"]):
         return pd.DataFrame()
     return metrics.question_priors(records, run.samples())
-
-
-def _ablation(table: pd.DataFrame):
-    return figures.plot_ablation(table, table.attrs["thresholds"])
 
 
 ANSWERS = [
@@ -241,5 +232,6 @@ POPE = [
 
 def transition_items(collected: Collected) -> list[Item]:
     """Figures 4 and 5, one item for each data set; without runs one that says what is needed."""
+    datasets = dict.fromkeys(dataset for dataset, _ in collected.runs["natural"])
     nothing = Item("HI Figures 4 and 5: four transitions by family and size", NATURAL, "", lambda _: pd.DataFrame())
-    return _by_dataset(collected) or [nothing]
+    return [_grid(dataset) for dataset in datasets] or [nothing]

@@ -8,6 +8,8 @@ from matplotlib.figure import Figure
 
 from vfkit.report.collect import Collected
 
+NAMED = 12  # models or data sets named in a caption
+
 
 @dataclass(frozen=True)
 class Item:
@@ -53,7 +55,24 @@ def present(output, collected: Collected, items: Iterable[Item], display: Callab
         if item.show_table:
             rows = None if item.rows is None else item.rows(table)
             columns = None if item.columns is None else [name for name in item.columns.split() if name in table]
-            display(output.table(item.file, table, columns, rows, caption=f"{item.name}. {item.caption}"))
+            about = f"{item.name}. {item.caption} {_about(table if rows is None else table[rows])}".strip()
+            display(output.table(item.file, table, columns, rows, caption=about))
+
+
+def _about(table: pd.DataFrame) -> str:
+    """Models, data, n and intervals of a table, as its caption says them."""
+    words = []
+    for column, name in (("model", "Models"), ("dataset", "Data")):
+        values = list(dict.fromkeys(table[column].astype(str))) if column in table else []
+        words += [f"{name}: {', '.join(values)}"] if 0 < len(values) <= NAMED else []
+    for column in ("images", "items", "samples", "done"):
+        if column in table and table[column].notna().any():
+            low, high = int(table[column].min()), int(table[column].max())
+            unit = column.replace("done", "samples")
+            words.append(f"n = {low:,} {unit}" if low == high else f"n = {low:,} to {high:,} {unit}")
+            break
+    words += ["brackets: 95 % intervals"] if any(name.endswith("_low") for name in table) else []
+    return "; ".join(words) + "." if words else ""
 
 
 def wide(table: pd.DataFrame, column: str, values: str, keys: Iterable[str] = ("dataset", "model")) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from vfkit import figures, metrics, paper
 from vfkit.judge import match
@@ -12,6 +13,9 @@ from vfkit.report.items import Item
 NEEDS = "a finished run on V-FAT items (notebook 05)"
 
 
+LEVELS = ("L1", "L2", "L3")
+FORMATS = {"mcq": "multiple choice", "oe": "open"}
+RADAR = 4  # models in one radar
 NAMES = ("Table 1", "Table 2", "Figures 2a and 2b", "Figure 4", "Figure 5", "Table 3 and Figure 6b")
 
 
@@ -50,7 +54,7 @@ def _items(collected: Collected, dataset: str, judge: Callable[..., str], severa
              lambda _: metrics.vfat_scaling(own, collected.params, reading),
              "model params mode n items mAcc_mcq mAcc_oe mTDS VRS VRS_delta unanswered"),
         Item(f"VF{of} Figures 2a and 2b: accuracy", NEEDS, n, lambda _: scores,
-             figure=lambda table: figures.plot_vfat_radar(table, theirs, reading), show_table=False),
+             figure=lambda table: _accuracy(table, theirs, reading), show_table=False),
         Item(f"VF{of} Figure 4: VRS by level", NEEDS, f"{n} Hollow: what VF's text says.", lambda _: scores,
              figure=lambda table: figures.plot_vrs(table, theirs, reading), show_table=False),
         Item(f"VF{of} Figure 5: outcomes", NEEDS, f"{n} Vision, bias and other answers.", lambda _: scores,
@@ -59,3 +63,20 @@ def _items(collected: Collected, dataset: str, judge: Callable[..., str], severa
              lambda _: categories, "model category n items mAcc mTDS VRS", None,
              lambda table: figures.plot_vfat_categories(table, reading=reading)),
     ]  # fmt: skip
+
+
+def _accuracy(scores: pd.DataFrame, published: pd.DataFrame, reading: str) -> Figure:
+    """A radar, as VF has it; of more models than can be told apart in one, points by model and level."""
+    own = scores[scores["level"].isin(LEVELS) & scores["format"].ne("all")]
+    if own["model"].nunique() <= RADAR:
+        return figures.plot_vfat_radar(scores, published, reading)
+    keys = ["model", "level"]
+    table = own[keys].drop_duplicates().reset_index(drop=True)
+    labels = {}
+    for name, words in FORMATS.items():
+        part = own[own["format"] == name].set_index(keys)[["mAcc", "mAcc_low", "mAcc_high"]]
+        if len(part):
+            part.columns = [column.replace("mAcc", f"mAcc_{name}") for column in part]
+            table = table.merge(part.reset_index(), on=keys, how="left")
+            labels[f"mAcc_{name}"] = f"Accuracy, {words} (%)"
+    return figures.plot_models(table, labels, by="level")

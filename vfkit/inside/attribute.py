@@ -185,9 +185,8 @@ def _attention(reading: Reading, base: Reading, shown: list[int], one: Instance,
     for layer, weights in enumerate(reading.attention):
         if layer in asked.chosen(len(reading.attention)):
             row: dict[str, Any] = {"family": one.family, "instance": one.name, "layer": layer}
-            row |= shares(weights, reading.places | ({"region": shown} if shown else {}))
-            if shown:
-                row |= {"region_base": shares(base.attention[layer], {"region": shown})["region"]}
+            row |= shares(weights, reading.places | {"first": [0]} | ({"region": shown} if shown else {}))
+            row |= shares(base.attention[layer], {"region_base": shown} if shown else {})
             rows.append(
                 row | {"entropy": entropy(weights), "n_image": len(reading.places["image"]), "n_region": len(shown)}
             )

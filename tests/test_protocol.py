@@ -32,6 +32,7 @@ def test_a_preset_is_a_small_mapping_whose_fields_can_be_set_one_by_one(preset):
     assert config(protocol=preset).protocol.changes() == {k: v for k, v in PRESETS[preset].items() if k != "union"}
     mine = config(protocol={"preset": preset, "union": 8}).protocol
     assert mine.changes() == config(protocol=preset).protocol.changes() | {"union": 8}
+    assert Protocol.model_validate(f"{{preset: {preset}, union: 8}}") == mine  # as a command line writes it
     assert Protocol(**mine.model_dump()) == mine  # as run.json holds it
     assert mine.changes(Protocol.model_validate(preset)) == {"union": 8}
 

@@ -23,6 +23,7 @@ from vfkit.figures.pope import (
     plot_priors,
 )
 from vfkit.figures.scaling import plot_ranks, plot_scale, plot_scale_differences
+from vfkit.figures.severity import plot_onsets, plot_severity
 from vfkit.figures.style import save, styled
 from vfkit.figures.vfat import (
     plot_outcome_pairs,
@@ -51,6 +52,7 @@ __all__ = [
     "plot_lens",
     "plot_margins",
     "plot_noise",
+    "plot_onsets",
     "plot_outcome_pairs",
     "plot_outcomes",
     "plot_patching",
@@ -65,6 +67,7 @@ __all__ = [
     "plot_reliability",
     "plot_scale",
     "plot_scale_differences",
+    "plot_severity",
     "plot_spectrum",
     "plot_traces",
     "plot_transitions",

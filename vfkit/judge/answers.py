@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 OUTCOMES = ("vision", "bias", "other")
 """What an answer can be: it equals the truth, it equals the trap, or neither (VF 3.3)."""
 
-_TAG = r"(?:seed:)?(?:think|thinking|thought|reason|reasoning)"
+REASONING = r"(?:seed:)?(?:think|thinking|thought|reason|reasoning)"
+"""Pattern of the names of tags between which models write their reasoning."""
 _QUOTES = " \t\r\n\"'`*_${}\u201c\u201d\u2018\u2019"
 _MARKS = rf"[)\]{_QUOTES}.,;:\-\u2013\u2014]*"
 _BE = r"(?:is|would be|must be|should be|will be)"
@@ -72,9 +73,9 @@ def strip_reasoning(text: str) -> tuple[str, int]:
     Returns:
         The answer, and how many characters were removed, tags included.
     """
-    kept = re.sub(rf"<({_TAG})>.*?</\1>", "", text, flags=re.S | re.I)
-    kept = re.sub(rf"^.*</{_TAG}>", "", kept, flags=re.S | re.I)
-    kept = re.sub(rf"<{_TAG}>.*$", "", kept, flags=re.S | re.I)
+    kept = re.sub(rf"<({REASONING})>.*?</\1>", "", text, flags=re.S | re.I)
+    kept = re.sub(rf"^.*</{REASONING}>", "", kept, flags=re.S | re.I)
+    kept = re.sub(rf"<{REASONING}>.*$", "", kept, flags=re.S | re.I)
     return kept.strip(), len(text) - len(kept)
 
 
@@ -175,12 +176,12 @@ def _spelled(text: str) -> str:
 
 def _find(text: str, phrases: Sequence[str]) -> tuple[set[str], str]:
     """Which phrases occur as whole words, longest first, and the text with them taken out."""
-    found = set()
+    named = set()
     for phrase in sorted(set(phrases) - {""}, key=len, reverse=True):
         text, n = re.subn(rf"(?<!\w){re.escape(phrase)}(?!\w)", " | ", text)
         if n:
-            found.add(phrase)
-    return found, text
+            named.add(phrase)
+    return named, text
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
@@ -278,8 +279,8 @@ def _begins_with(text: str, word: str) -> bool:
 def _mentioned(text: str, labels: Sequence[str], options: Sequence[str]) -> set[int]:
     """The options whose text or label occurs somewhere. An `A` before a noun in small letters is an article."""
     texts = [_plain(option) for option in options]
-    found, _ = _find(_plain(text), texts)
-    said = {index for index, option in enumerate(texts) if option in found}
+    phrases, _ = _find(_plain(text), texts)
+    said = {index for index, option in enumerate(texts) if option in phrases}
     letters = {
         i
         for i, label in enumerate(labels)

@@ -13,7 +13,7 @@ from vfkit import prompts
 from vfkit.chat import Chat, Endpoint, Messages, Reply
 from vfkit.images import to_png
 from vfkit.judge import parse_choice, strip_reasoning
-from vfkit.models.registry import ModelUnavailable, endpoint_url, find, fingerprint
+from vfkit.models.registry import ModelUnavailable, endpoint_url, find, fingerprint, mode_of
 from vfkit.readout.reader import BATCH_TOKENS, Request
 from vfkit.readout.readout import Readout
 from vfkit.sample import Sample
@@ -32,6 +32,7 @@ class HostedModel:
 
     def __init__(self, name: str, chat: Chat, fingerprint: str):
         self.name, self.chat, self.fingerprint = name, chat, fingerprint
+        self.mode = mode_of(name)
         self.wording = prompts.WORDING
 
     @property
@@ -57,8 +58,9 @@ class HostedModel:
         ]
 
     def describe(self) -> dict[str, Any]:
-        """None for everything: where and on what the model runs is not known."""
-        return dict.fromkeys(("device", "dtype", "attention", "processor", "processor_backend"))
+        """The mode, and None for all else: where and on what the model runs is not known."""
+        unknown = ("device", "dtype", "attention", "processor", "processor_backend")
+        return {"mode": self.mode, **dict.fromkeys(unknown)}
 
 
 def load_hosted(name: str, answers: str | Path = ANSWERS) -> HostedModel:

@@ -23,6 +23,12 @@ BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 """Size of one number by dtype."""
 
 
+MODES = ("instruct", "reasoning closed", "thinking")
+"""Ways of answering: of a model that does not reason; of one that does, after an empty reasoning, or after its own."""
+REASONING_TOKENS = 8192
+"""Most tokens of a reasoning, where a model's entry says no other limit."""
+
+
 @dataclass(frozen=True)
 class Spec:
     """Source and settings of a model; params/models.yaml explains each field.
@@ -42,6 +48,7 @@ class Spec:
     device: str | None = None
     min_pixels: int | None = None
     max_pixels: int | None = None
+    thinking: int | bool | None = None
     notes: str = ""
     api: dict | None = None
     like: str | None = None
@@ -125,6 +132,16 @@ def listing() -> "pd.DataFrame":
 def is_hosted(name: str | Path) -> bool:
     """Whether a model is hosted: it gives answers, but no scores and no states."""
     return find(name).api is not None
+
+
+def mode_of(name: str | Path, thinking: bool = False) -> str:
+    """One of `MODES`: how a model answers in a study that lets models reason, or not. No weights are loaded; of a
+    checkpoint without an entry its chat template tells."""
+    spec = find(name)
+    if spec.api is not None:
+        return MODES[0] if spec.thinking is None else MODES[2] if spec.thinking else MODES[1]
+    reasons = bool(spec.thinking) or (spec.path is not None and "</think>" in _template(PACKAGE / spec.path))
+    return MODES[0] if not reasons else MODES[2] if thinking else MODES[1]
 
 
 def endpoint_url(spec: Spec) -> str:

@@ -1,9 +1,11 @@
 """From a sample's words to the tokens that are read: prompts and answers as the model's own chat template has them."""
 
+import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from vfkit import prompts
+from vfkit.judge.answers import REASONING
 from vfkit.sample import LETTERS, Sample
 
 
@@ -28,6 +30,7 @@ class Prompt:
     `n_head` counts the tokens of `head`, an image placeholder as what the tokenizer makes of it. `asked` are the tokens
     after the last image as the generation prompt has them, `tail` those that an answer follows.
     They differ where the template writes something before every answer: the empty reasoning of a thinking model.
+    `opened` is the tag of a reasoning that the generation prompt opens and leaves to the model, if it does.
     `faithful` is false where the template opens an answered turn with other white space than the generation prompt;
     answers then follow the generation prompt, which is what the model is trained and asked to continue.
     """
@@ -38,6 +41,7 @@ class Prompt:
     asked: tuple[int, ...]
     tail: tuple[int, ...]
     faithful: bool = True
+    opened: str = ""
     answers: tuple[Answer, ...] = ()
     letters: tuple[Answer, ...] = ()
 
@@ -87,6 +91,17 @@ def turn_end(processor, template: str | None) -> int | None:
     return next((token for token in _ids(between, processor) if token in special), None)
 
 
+@lru_cache(maxsize=8)
+def thinks(processor, template: str | None) -> bool:
+    """Whether the chat template writes a reasoning, empty here, before an answer.
+
+    Args:
+        template: the processor's chat template.
+    """
+    turn = _turn(processor, prompts.user_turn(prompts.CONCISE, 0))
+    return re.search(rf"</{REASONING}>", turn.before.rpartition(prompts.CONCISE)[2]) is not None
+
+
 def scored_prompt(
     sample: Sample, n_images: int, processor, placeholder: str, wording: prompts.Wording = prompts.WORDING
 ) -> Prompt:
@@ -119,7 +134,9 @@ def rendered_prompt(
     tail = _tail(rendered, placeholder)
     ids = _ids(tail, processor), _ids(_tail(turn.context, placeholder), processor)
     head = rendered.removesuffix(tail)
-    return Prompt(messages, head, len(_ids(head, processor)), *ids, turn.context == turn.before)
+    opened = re.search(rf"<{REASONING}>(?=\s*$)", rendered)
+    faithful = turn.context == turn.before
+    return Prompt(messages, head, len(_ids(head, processor)), *ids, faithful, opened=opened[0] if opened else "")
 
 
 def answer_tokens(messages: list[dict], answer: str, processor, placeholder: str) -> Answer:
@@ -159,12 +176,12 @@ def _turn(processor, messages: list[dict]) -> _Turn:
     asked = _render(processor, messages, generate=True)
     for bare in (True, False):
         conversation = prompts.answered(messages, _MARK, bare)
-        before, found, _ = _render(processor, conversation, generate=False).rpartition(_MARK)
-        if found and before.startswith(asked):
+        before, marked, _ = _render(processor, conversation, generate=False).rpartition(_MARK)
+        if marked and before.startswith(asked):
             return _Turn(before, before, bare)
-        if found and before.split() == asked.split():
+        if marked and before.split() == asked.split():
             return _Turn(before, asked, bare)
-        if found:
+        if marked:
             raise ConversationError(
                 "the chat template writes an answered turn differently from the prompt it continues"
             )

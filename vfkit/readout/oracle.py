@@ -52,23 +52,28 @@ def read_oracle(
     )
     if not probes:
         return readout
-    open_ = asked_inputs(vlm, open_prompt(*rendering), images)
-    ends = _ends(vlm, scored)
+    open_asked = open_prompt(*rendering)
+    open_ = asked_inputs(vlm, open_asked, images)
+    ends, questions = _ends(vlm, scored), {"open": open_asked, "mcq": scored}
+    starts, opened = {"open": open_, "mcq": asked}, dict.fromkeys(questions, "")
+    if vlm.thinking:  # answers go on from the prompts as they are, whose reasoning is open
+        starts = {name: model_inputs(vlm, [(prompt.messages, images)]) for name, prompt in questions.items()}
+        opened = {name: prompt.opened for name, prompt in questions.items()}
     said = {
         name: _own_answer(vlm, inputs, ends, like.said.get(name, ()) if like else (), slack)
-        for name, inputs in (("open", open_), ("mcq", asked))
+        for name, inputs in starts.items()
     }
     return replace(
         readout,
         probes={
             "ctx_open": _mean(_states(vlm, open_), slice(-1, None)),
             "ctx_mcq": _mean(_states(vlm, asked), slice(-1, None)),
-            "ans_open": _answer_states(vlm, open_, said["open"]),
+            "ans_open": _answer_states(vlm, starts["open"], said["open"]),
             "ans_mcq": scores[(like or readout).prediction() or 0][2],
-            "ans_mcq_free": _answer_states(vlm, asked, said["mcq"]),
+            "ans_mcq_free": _answer_states(vlm, starts["mcq"], said["mcq"]),
         },
         vision=_vision(vlm, asked) if images else [],
-        texts={name: answer_text(vlm, list(ids)) for name, ids in said.items()},
+        texts={name: answer_text(vlm, ids, opened[name]) for name, ids in said.items()},
         said=said,
     )
 
@@ -113,8 +118,9 @@ def _score(vlm, prompt: Prompt, answer, images, asked: dict[str, Tensor]) -> tup
 
 
 def _own_answer(vlm, inputs: dict[str, Tensor], ends: set[int], like: tuple[int, ...], slack: float) -> tuple[int, ...]:
-    """Tokens of the model's greedy answer; every step from scratch."""
-    said: list[int] = []
+    """Tokens of the model's greedy answer: of `like`, read in one pass, those up to the first that is not within
+    `slack` of the best; then every step from scratch."""
+    said = _followed(vlm, inputs, like, slack) if like else []
     while len(said) < vlm.max_new_tokens and not (said and said[-1] in ends):
         (logp,) = log_probs(vlm, _states(vlm, extended(inputs, said))["post_norm"][-1:])
         best = int(logp.argmax())
@@ -122,6 +128,22 @@ def _own_answer(vlm, inputs: dict[str, Tensor], ends: set[int], like: tuple[int,
             best = like[len(said)]
         said.append(best)
     return tuple(said)
+
+
+def _followed(vlm, inputs: dict[str, Tensor], like: tuple[int, ...], slack: float, step: int = 256) -> list[int]:
+    """The tokens of `like` up to the first whose log-probability is not within `slack` of the best token's."""
+    start = inputs["input_ids"].shape[1]
+    states = _states(vlm, extended(inputs, list(like)))["post_norm"][start - 1 : -1]
+    followed: list[int] = []
+    for first in range(0, len(like), step):
+        tokens = list(like[first : first + step])
+        logp = log_probs(vlm, states[first : first + step])
+        good = logp[range(len(tokens)), tokens] >= logp.max(dim=1).values - slack
+        n_good = int(good.long().cumprod(dim=0).sum())
+        followed += tokens[:n_good]
+        if n_good < len(tokens):
+            break
+    return followed[: vlm.max_new_tokens]
 
 
 def _ends(vlm, scored: Prompt) -> set[int]:

@@ -26,7 +26,7 @@ def lineup(models: Sequence[str] | str) -> pd.DataFrame:
         architecture (the `model_type` of the checkpoint's config) and one training, embedded models apart from others,
         each model of unknown training a series of its own; `params` in billions, those of params/models.yaml, else
         counted in the checkpoint; `hub`, the hub id or ""; `source`, what was asked for; `type`, the
-        architecture. Series keep the order asked.
+        architecture; `mode`, how it answers (`vfkit.models.registry.MODES`). Series keep the order asked.
 
     Raises:
         ModelUnavailable: names every model that is not available, with the reasons.
@@ -70,12 +70,12 @@ def several(problems: Sequence[ModelUnavailable], n: int) -> ModelUnavailable:
     return ModelUnavailable("\n".join([f"{len(problems)} of {n} models cannot be had:", *map(str, problems)]))
 
 
-def about(source: str) -> dict[str, Any]:
-    """Make a model's row of `lineup`."""
+def about(source: str, thinking: bool = False) -> dict[str, Any]:
+    """Make a model's row of `lineup`; `thinking`: of a study that lets models reason."""
+    mode = vfkit.models.mode_of(source, thinking)
     if vfkit.models.is_hosted(source):
-        return dict(
-            model=source, training=UNKNOWN, series="hosted", params=float("nan"), hub="", source=source, type=""
-        )
+        row = dict(model=source, training=UNKNOWN, series="hosted", params=float("nan"), hub="", source=source, type="")
+        return row | {"mode": mode}
     spec = vfkit.models.find(source)
     embedded = spec.path is not None and not os.path.isabs(spec.path)
     name = Path(source).name if spec.path is not None and spec.name == source else spec.name
@@ -84,9 +84,8 @@ def about(source: str) -> dict[str, Any]:
     training = training_of(spec)
     trained = f"{UNKNOWN} ({name})" if training == UNKNOWN else training
     series = " ".join(filter(None, ["mini" if embedded else "", kind, trained]))
-    return dict(
-        model=name, training=training, series=series, params=params, hub=spec.hub or "", source=source, type=kind
-    )
+    row = dict(model=name, training=training, series=series, params=params, hub=spec.hub or "", source=source)
+    return row | {"type": kind, "mode": mode}
 
 
 def training_of(spec: Spec) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Literal
 
+import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from vfkit.names import unknown
@@ -83,8 +84,8 @@ class Protocol(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _preset(cls, given: Any) -> Any:
-        if isinstance(given, str):
-            given = {"preset": given}
+        if isinstance(given, str):  # a mapping as a command line writes it, or a preset
+            given = yaml.safe_load(given) if given.lstrip().startswith("{") else {"preset": given}
         if not isinstance(given, Mapping):
             return given
         for name in given:
@@ -145,7 +146,7 @@ class Protocol(BaseModel):
         words = [
             f"{name} {'another wording' if name == 'prompts' else value}" for name, value in self.changes().items()
         ]
-        return f"Protocol {self.preset}, which differs from vfkit in: {', '.join(words)}" if words else ""
+        return f"Protocol {self.preset}; other than vfkit's own are: {', '.join(words)}" if words else ""
 
 
 VFKIT = Protocol()

@@ -54,6 +54,13 @@ class Run:
         return StudyConfig(**self.manifest["config"])
 
     @property
+    def mode(self) -> str:
+        """How the model answered: `instruct`, `reasoning closed`, `thinking` (METHODS 20)."""
+        manifest = self.manifest
+        told = [*manifest.get("readers", []), manifest.get("about", {})]
+        return next((each["mode"] for each in told if each.get("mode")), "instruct")
+
+    @property
     def tap(self) -> str:
         """Hook point at which the run's protocol reads states of its model, for tables that take one."""
         return self.config.protocol.tap_of(self.manifest.get("about", {}).get("type"))

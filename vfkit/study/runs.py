@@ -73,11 +73,11 @@ class Sweep:
         tables = []
         for group in alike.values():
             runs, config = [run for _, run in group], group[0][1].config
-            found = vfkit.metrics.across_runs([run.table(table, **options) for run in runs])
-            found.insert(0, "dataset", group[0][0])
-            found.insert(1, "model", about_run(runs[0])["model"])
-            found.insert(2, "n", config.n or runs[0].manifest["samples"]["asked"])
-            tables.append(found)
+            joined = vfkit.metrics.across_runs([run.table(table, **options) for run in runs])
+            joined.insert(0, "dataset", group[0][0])
+            joined.insert(1, "model", about_run(runs[0])["model"])
+            joined.insert(2, "n", config.n or runs[0].manifest["samples"]["asked"])
+            tables.append(joined)
         return pd.concat(tables, ignore_index=True)
 
     def table(self) -> pd.DataFrame:
@@ -134,8 +134,8 @@ def open_runs(out: str | Path = "outputs", finished: bool | None = True, **equal
 
 def gather(models: pd.DataFrame, runs: dict[tuple[str, str], Run], out: str | Path) -> Sweep:
     """Make a sweep of runs: models by series and size, series in their order."""
-    columns = ["model", "series", "params", "hub", "source"]
-    table = by_size(models[columns].drop_duplicates("model"))
+    columns = ["model", "series", "params", "hub", "source", "mode"]
+    table = by_size(models.reindex(columns=columns).drop_duplicates("model"))
     datasets = list(dict.fromkeys(dataset for dataset, _ in runs))
     order = [(dataset, model) for dataset in datasets for model in table.model if (dataset, model) in runs]
     keys = ",".join(runs[pair].folder.name for pair in order)
@@ -153,7 +153,7 @@ def by_size(models: pd.DataFrame) -> pd.DataFrame:
 def find_runs(out: str | Path) -> Iterator[Run]:
     """Every run under a folder, the latest last; a damaged `run.json` is named in a warning and left out."""
     out = Path(out).expanduser()
-    found = []
+    runs = []
     for depth in range(DEPTH):
         for path in out.glob("/".join(["*"] * depth + ["run.json"])):
             run = Run(path.parent)
@@ -162,8 +162,8 @@ def find_runs(out: str | Path) -> Iterator[Run]:
             except ValueError as error:
                 warnings.warn(str(error), stacklevel=2)
                 continue
-            found.append((manifest["finished"] or manifest.get("started", ""), str(path), run))
-    yield from (run for *_, run in sorted(found, key=lambda each: each[:2]))
+            runs.append((manifest["finished"] or manifest.get("started", ""), str(path), run))
+    yield from (run for *_, run in sorted(runs, key=lambda each: each[:2]))
 
 
 def _summary(run: Run) -> dict[str, Any]:
@@ -178,15 +178,15 @@ def about_run(run: Run) -> dict[str, Any]:
     """Name, series, size of a run's model: as the run wrote them; of older runs, what the registry knows."""
     manifest = run.manifest
     if about := manifest.get("about"):
-        return about
+        return about | {"mode": run.mode}
     source = manifest["config"]["model"]
     try:
         spec = vfkit.models.find(source)
     except ModelUnavailable:
-        return dict(model=Path(source).name, series="", params=float("nan"), hub="", source=source)
+        return dict(model=Path(source).name, series="", params=float("nan"), hub="", source=source, mode=run.mode)
     series = f"{'mini ' if spec.hub is None else ''}{spec.type or ''}"
     params = float("nan") if spec.params is None else spec.params
-    return dict(model=Path(source).name, series=series, params=params, hub=spec.hub or "", source=source)
+    return dict(model=Path(source).name, series=series, params=params, hub=spec.hub or "", source=source, mode=run.mode)
 
 
 def _told_apart(rows: pd.DataFrame) -> pd.DataFrame:

@@ -61,7 +61,7 @@ def run_sweep(
     gone: dict[str, ModelUnavailable] = {}
     for (dataset, model), config in configs.items():
         try:
-            rows[model] = rows.get(model) or about(model)
+            rows[model] = rows.get(model) or about(model, config.protocol.thinking)
             samples[dataset] = samples.get(dataset) or config.load_samples()
             runs[dataset, model] = finished_run(config, suite, samples[dataset])
             if runs[dataset, model] is None and not vfkit.models.is_hosted(model):

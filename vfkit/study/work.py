@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from PIL.Image import Image
 
-from vfkit.images import ImageError, content_hash, open_images, to_png
+from vfkit.images import ImageError, lasting_hash, open_images, to_png
 from vfkit.measure import change
 from vfkit.perturb import ATTACKS, Suite
 from vfkit.readout.reader import Reader, Request
@@ -70,7 +70,7 @@ def work(job: Job, model: Model, verify: int = 0) -> Done:
     """
     errors: list[dict] = []
     opened = _open(job, errors)
-    kept = {request[0].id: found for request in opened if (found := _kept(job, *request))}
+    kept = {request[0].id: one for request in opened if (one := _kept(job, *request))}
     again = [
         Base(sample, images, kept[sample.id], None, kept[sample.id].image_id)
         for sample, images in opened
@@ -93,8 +93,8 @@ def work(job: Job, model: Model, verify: int = 0) -> Done:
     read += [Read(base, one, next(readouts) if one.applicable else None) for base, one in plan]
 
     parts = _rows(job, read, errors)
-    for found in kept.values():
-        for kind, rows in found.rows.items():
+    for one in kept.values():
+        for kind, rows in one.rows.items():
             parts[kind] += rows
     order = ["base", *job.suite.families]
     parts["records"].sort(key=lambda row: order.index(family_of(row["family"])))
@@ -167,7 +167,7 @@ def _perturbed(
             for one in _left(job, base, kept).instances(base.sample, base.prediction, base.images):
                 if one.family == "identity" and not base.readout.scored:  # the stored answer: no noise floor from it
                     one = replace(one, images=(), reason="a hosted model is asked once about the same pixels")
-                images = tuple(held.setdefault(content_hash(image), image) for image in one.images)
+                images = tuple(held.setdefault(lasting_hash(image), image) for image in one.images)
                 plan.append((base, replace(one, images=images)))
         except Exception as error:
             errors.append(error_row(base.sample.id, "all", "perturb", error))

@@ -73,7 +73,7 @@ class Worker:
                 self.vlm = vfkit.models.load_hosted(config.model, Path(config.out, "answers"))
             else:
                 self.vlm = vfkit.load_model(config.model, device=config.device, dtype=config.dtype)
-                self.vlm.max_new_tokens = config.max_new_tokens
+                self.vlm.set_thinking(config.protocol.thinking, config.max_new_tokens)
             self.vlm.wording = config.protocol.wording
             self.overhead += time.monotonic() - begun
         return self.vlm

@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from vfkit.figures.style import (
     BLUE,
@@ -235,4 +236,4 @@ def _line(
 
 def _whole(ax: Axes) -> None:
     """Layers are whole numbers."""
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -23,9 +23,9 @@ def attribution_finding(edits: pd.DataFrame, family: str = "text_overlay", model
 
 def entry_sentence(edits: pd.DataFrame) -> str:
     """What base states at the changed tokens bring back before the first layer, against random tokens."""
-    contrasts, table = patch_contrasts(edits), patch_table(edits)
-    contrasts = contrasts[contrasts["place"] == "region"]
-    own = contrasts[contrasts["layer"] == contrasts["layer"].min()]
+    table = patch_table(edits)
+    early = edits[(edits["place"] == "region") & (edits["layer"] == edits["layer"].min())]
+    own = patch_contrasts(early)
     if own.empty:
         return "No instance that changes one region of the image lost enough of its margin to be patched."
     (row,) = own.to_dict("records")
@@ -40,9 +40,8 @@ def entry_sentence(edits: pd.DataFrame) -> str:
 
 def knockout_sentence(edits: pd.DataFrame) -> str:
     """What hiding the changed tokens in all layers undoes, against random tokens."""
-    contrasts = knockout_contrasts(edits)
-    width = contrasts["last"] - contrasts["layer"]
-    own = contrasts[width == width.max()]
+    width = edits["last"] - edits["layer"]
+    own = knockout_contrasts(edits[width == width.max()])
     if own.empty:
         return "No answer flipped by a change in one region of the image, so that there is nothing to undo."
     (row,) = own.to_dict("records")

@@ -70,8 +70,8 @@ def patch_contrasts(edits: pd.DataFrame, control: str = "random tokens") -> pd.D
             question has on another image, at the same tokens).
 
     Returns:
-        By `family`, `place` and `layer`: `instances`, `images`, `eventful` (images on which the two differ), `first`
-        and `second` (mean margin brought back, nats), their paired `difference` with interval, `p` of the sign-flip
+        By `family`, `place` and `layer`: `instances`, `images`, `eventful` (images on which the two differ), `gain`
+        and `gain_control` (mean margin brought back, nats), `gain_more` (their paired difference), `p` of the sign-flip
         test by image, `p_holm` over the table, and the `verdict` under the rules of METHODS 15.
     """
     rows = patch_rows(edits)
@@ -89,7 +89,9 @@ def patch_contrasts(edits: pd.DataFrame, control: str = "random tokens") -> pd.D
         found.append(row | ends)
     names = ["family", "place", "layer", "instances", "images", "eventful", "first", "second", "difference"]
     table = pd.DataFrame(found, columns=[*names, "difference_low", "difference_high", "p"])
-    return rules.decide(table, RESTORES)
+    decided = rules.decide(table, RESTORES)
+    shown = {"first": "gain", "second": "gain_control"}
+    return decided.rename(columns=lambda name: shown.get(name, name.replace("difference", "gain_more")))
 
 
 def handover(table: pd.DataFrame, place: str = "image") -> tuple[float, float]:

@@ -48,9 +48,7 @@ def louder(noise: Sequence[float], trials: int = 5) -> dict[str, Any]:
     return {"study": "louder", "families": list(NOISE), "family_params": changes}
 
 
-def attack(
-    eps: float = 8, paper_eps: float = 4, step: float = 2, steps: int = 10, target: str = ""
-) -> dict[str, Any]:
+def attack(eps: float = 8, paper_eps: float = 4, step: float = 2, steps: int = 10, target: str = "") -> dict[str, Any]:
     """Adversarial images of three bands, eps and step in grey levels (HI 6, F.3; notebook 03)."""
     pgd = {"eps": sorted({paper_eps / 255, eps / 255}), "step": step / 255, "steps": steps, "target": target}
     changes = dict.fromkeys(ATTACKS, pgd)

@@ -27,10 +27,14 @@ BASELINE = ("mini_vfat", "vlind", "weird", "cdh_bench", "visual_counterfact")
 def perturbation(
     families: Sequence[str] | None = None,
     family_params: Mapping[str, Any] | None = None,
+    blanks: Sequence[str] = (),
     probes: bool = True,
     keep_vectors: bool = False,
 ) -> dict[str, Any]:
-    """Natural perturbations and what moves inside (HI 3 to 5; notebooks 01 and 02)."""
+    """Natural perturbations, blank images, and what moves inside (HI 3 to 5; notebooks 01 and 02)."""
+    if blanks:
+        families = [*(NATURAL_FAMILIES if families is None else families), "blank"]
+        family_params = dict(family_params or {}) | {"blank": {"fill": list(blanks)}}
     own = {"families": families, "family_params": family_params, "probes": probes, "keep_vectors": keep_vectors}
     return own | {"study": "perturbation"}
 

@@ -22,6 +22,7 @@ from vfkit.figures.pope import (
     plot_prior_drift,
     plot_priors,
 )
+from vfkit.figures.prior import plot_corrected_flips, plot_reliance
 from vfkit.figures.scaling import plot_ranks, plot_scale, plot_scale_differences
 from vfkit.figures.severity import plot_onsets, plot_severity
 from vfkit.figures.style import save, styled
@@ -40,6 +41,7 @@ __all__ = [
     "plot_attacks",
     "plot_attention",
     "plot_calibration",
+    "plot_corrected_flips",
     "plot_dirichlet",
     "plot_drift",
     "plot_drift_histograms",
@@ -65,6 +67,7 @@ __all__ = [
     "plot_radius",
     "plot_ranks",
     "plot_reliability",
+    "plot_reliance",
     "plot_scale",
     "plot_scale_differences",
     "plot_severity",

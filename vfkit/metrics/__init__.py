@@ -75,6 +75,7 @@ from vfkit.metrics.pope import (
     question_priors,
 )
 from vfkit.metrics.radius import flipping_eps, radius_rows, radius_table, sensitivity_table
+from vfkit.metrics.prior import corrected_flip_table, prior_rows, reliance_finding, reliance_table
 from vfkit.metrics.runs import across_runs
 from vfkit.metrics.scaling import (
     by_model,
@@ -127,6 +128,7 @@ __all__ = [
     "control_distances",
     "crossover_table",
     "crossovers",
+    "corrected_flip_table",
     "dirichlet_energy",
     "dirichlet_table",
     "distances",
@@ -159,12 +161,15 @@ __all__ = [
     "pope_table",
     "pope_transition_table",
     "prior_drift_table",
+    "prior_rows",
     "prior_table",
     "question_priors",
     "radius_rows",
     "radius_table",
     "rank_agreement",
     "reliability_table",
+    "reliance_finding",
+    "reliance_table",
     "rescore",
     "risk_table",
     "rule_table",

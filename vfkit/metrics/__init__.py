@@ -74,8 +74,8 @@ from vfkit.metrics.pope import (
     prior_table,
     question_priors,
 )
-from vfkit.metrics.radius import flipping_eps, radius_rows, radius_table, sensitivity_table
 from vfkit.metrics.prior import corrected_flip_table, prior_rows, reliance_finding, reliance_table
+from vfkit.metrics.radius import flipping_eps, radius_rows, radius_table, sensitivity_table
 from vfkit.metrics.runs import across_runs
 from vfkit.metrics.scaling import (
     by_model,

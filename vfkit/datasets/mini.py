@@ -197,7 +197,7 @@ def _two_companions(kind: str, rng: Random) -> Conflict:
             for other in (stranger, usual)
         )
         if world.is_held_out(odd) and world.is_held_out(ordinary):
-            return odd, ordinary, lambda scene, _: questions.relation_question(words, *scene[:2], scene)
+            return odd, ordinary, lambda scene, _: questions.relation_question(words, scene[0], scene[1], scene)
 
 
 _CONFLICTS = {"color": _two_colors, "companion": _two_companions}

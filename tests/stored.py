@@ -72,6 +72,7 @@ TABLES = {
     name: (getattr(metrics, name), taken)
     for names, taken in (
         ("flip_table transition_table margin_table accuracy_table compliance_table overlay_table rule_table", ONE),
+        ("calibration_table temperature_table reliability_table risk_table flip_confidence_table confidence_rows", ONE),
         ("dirichlet_table spectrum_table inside_correlations", ONE),
         ("sample_drift drift_table", INSIDE),
         ("pope_answers pope_table pope_transition_table pope_margin_table prior_table question_priors", YES_NO),

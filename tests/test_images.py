@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image
 
-from vfkit.images import ImageError, content_hash, load_image, open_images
+from vfkit import images as module
+from vfkit.images import ImageError, content_hash, lasting_hash, load_image, numbered, open_images
 from vfkit.sample import Sample
 
 relaxed = settings(deadline=None, max_examples=100)  # a busy machine is no failure
@@ -388,3 +389,24 @@ def test_one_image_needs_no_list_and_no_full_path(tmp_path, monkeypatch):
         for sources in (one, [one]):
             (image,) = open_images(sample, sources)
             np.testing.assert_array_equal(np.asarray(image), PIXELS)
+
+
+def test_images_of_equal_pixels_have_equal_numbers_also_where_they_differ_in_one_value():
+    flat = np.zeros((16, 24, 3), np.uint8)
+    dot = flat.copy()
+    dot[0, 0, 1] = 1  # not among every sixty-first value
+    wide = flat.reshape(24, 16, 3)
+    images = [load_image(array) for array in (flat, dot, flat, wide, dot)]
+    numbers = numbered([*images, images[0]])
+    assert len(numbers) == 5
+    one, other, same, turned, other_same = (numbers[id(image)] for image in images)
+    assert one == same and other == other_same and len({one, other, turned}) == 3
+
+
+def test_an_image_is_hashed_once_for_as_long_as_it_lives(monkeypatch):
+    calls = []
+    monkeypatch.setattr(module, "content_hash", lambda image: calls.append(1) or content_hash(image))
+    for round_ in range(3):  # the next image may take the place, and the id, of the one before
+        image = load_image(np.full((8, 8, 3), round_, np.uint8))
+        assert lasting_hash(image) == lasting_hash(image) == content_hash(image)
+        assert len(calls) == round_ + 1

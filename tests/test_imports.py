@@ -22,6 +22,7 @@ judge
 readout
 models
 attack
+inside
 measure
 study
 metrics

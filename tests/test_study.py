@@ -468,16 +468,25 @@ def test_two_runs_of_one_study_at_once(stub, config):
 def test_runs_share_a_key_only_if_their_records_must_agree(stub, config, monkeypatch):
     def run_key(data="data", **fields):
         one = again(config, **fields)
-        return key.run_key(key.identity(one, natural_suite(one.families, one.family_params), data))
+        return key.run_key(key.identity(one, one.suite(), data))
 
-    same = dict(out="x", dataset_path="x", device="cuda", batch_tokens=1, verify=0, chunk=1, engine="ray", study="x")
+    same = dict(
+        out="x", dataset_path="x", device="cuda", batch_tokens=1, verify=0, chunk=1, ahead=1, engine="ray", study="x"
+    )
     same |= dict(workers=2, gpus_per_worker=0.5, cpus_per_worker=2, retries=0)
     same |= dict(n=5, seed=1, subset=1, dataset_options={"size": 3})  # what they choose is in the data's fingerprint
     same |= dict(controls=3, max_new_tokens=64, keep_vectors=True)  # of probes, which are off
     assert {run_key(**{field: value}) for field, value in same.items()} == {run_key()}
     other = dict(model="other", rule="text", dtype="bfloat16", probes=True, families=["scale"])
     other |= dict(family_params={"scale": {"factor": [0.8]}})
+    other.pop("probes")  # among the protocols
     keys = [run_key(), run_key("edited data")] + [run_key(**{field: value}) for field, value in other.items()]
+    same_protocols = ["vfkit", {"sampling": "random"}, {"bands": "equal"}, {"thinking": True}]  # choice, probes
+    assert {run_key(protocol=protocol) for protocol in same_protocols} == {run_key()}
+    protocols = ["hi_program", {"prompts": {"mcq": "{question}\n{options}"}}, {"scale": "restored"}, {"union": 8}]
+    protocols += [{"attack": "label_only"}, {"tap": {"qwen3_vl": "pre_norm"}}, {"judge": "someone"}]
+    keys += [run_key(protocol=protocol, families=["scale", "pgd_low"]) for protocol in ["vfkit", *protocols]]
+    keys += [run_key(protocol=protocol, probes=True) for protocol in ["vfkit", {"bands": "equal"}, {"thinking": True}]]
     inside = dict(controls=3, max_new_tokens=64, keep_vectors=True)
     keys += [run_key(probes=True, **{field: value}) for field, value in inside.items()]
     for part in ("code", "surroundings"):
@@ -485,7 +494,7 @@ def test_runs_share_a_key_only_if_their_records_must_agree(stub, config, monkeyp
             patch.setattr(key, part, lambda *args: {"edited": "prompt"})
             keys.append(run_key())
     assert len(set(keys)) == len(keys)
-    assert {*same, *other, "dataset"} == set(StudyConfig.model_fields)  # a new field takes a side
+    assert {*same, *other, "probes", "protocol", "dataset"} == set(StudyConfig.model_fields)  # a new field takes a side
 
 
 def test_families_mean_the_same_however_they_are_written(stub, config):

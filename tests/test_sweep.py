@@ -48,10 +48,24 @@ def models(tmp_path_factory) -> list[str]:
 def test_lineup_orders_by_series_and_size(models, vlm):
     table = lineup([models[0], "mini_qwen3vl", models[1], models[1]])
     assert table["model"].to_list() == ["smaller", "larger", "mini_qwen3vl"]
-    assert table["series"].to_list() == ["qwen3_vl", "qwen3_vl", "mini qwen3_vl"]
+    assert table["series"].to_list() == ["qwen3_vl planted", "qwen3_vl planted", "mini qwen3_vl planted"]
     assert table["source"].to_list() == [models[1], models[0], "mini_qwen3vl"]
     whole = sum(parameter.numel() for parameter in vlm.model.parameters())
     assert table["params"][1] == pytest.approx(whole / 1e9, rel=0.1) and table["params"][0] < table["params"][1]
+
+
+def test_a_name_says_nothing_of_training(tmp_path):
+    folders = [Path(_copy(tmp_path / name)) for name in ("clean", "thinking", "other")]
+    for folder in folders[1:]:
+        (folder / "training.json").unlink()
+    table = lineup([*map(str, folders), "mini_qwen3vl_clean"])
+    training = dict(zip(table["model"], zip(table["training"], table["series"], strict=True), strict=True))
+    assert training == {
+        "clean": ("planted", "qwen3_vl planted"),
+        "thinking": ("unknown", "qwen3_vl unknown (thinking)"),
+        "other": ("unknown", "qwen3_vl unknown (other)"),
+        "mini_qwen3vl_clean": ("clean", "mini qwen3_vl clean"),
+    }
 
 
 def test_lineup_names_every_model_that_cannot_be_had(models, tmp_path):

@@ -43,7 +43,7 @@ def test_rounding_larger_than_foreseen_is_measured_and_passes(rough):
 
 @pytest.mark.parametrize("fits", [True, False])
 def test_a_wrong_adapter_is_told_from_rounding_on_a_rough_machine_too(rough, monkeypatch, fits):
-    monkeypatch.setattr(verify, "_fits_in_float32", lambda vlm: fits)
+    monkeypatch.setattr(verify, "fits_in_float32", lambda vlm: fits)
     wrong = with_adapter(rough, Shifted())
     requests = make_requests(rough)[1:2]
     says = "in float32 they differ as well .*its adapter does not fit" if fits else "too large for rounding"
@@ -59,7 +59,7 @@ def test_what_float32_does_not_confirm_passes_with_a_warning(rough, monkeypatch)
     read = engine.read_many(rough, requests, probes=True)
     with pytest.warns(UserWarning, match="In float32 they agree .*, so it is rounding"):
         verify.verify(rough, requests, read)
-    monkeypatch.setattr(verify, "_fits_in_float32", lambda vlm: False)
+    monkeypatch.setattr(verify, "fits_in_float32", lambda vlm: False)
     with pytest.raises(VerifyError):
         verify.verify(rough, requests, read)
 

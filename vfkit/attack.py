@@ -1,9 +1,12 @@
 """Adversarial images (HI 6, F.3): projected gradient descent on raw pixels, through the model's own processor.
 
-One image for all options. Every step moves each value by `step` along the sign of the gradient of the base-label margin
-under the study's scoring rule; then band projection and clipping alternate until the perturbation is in its band and
-within eps and [0, 1]. The result is written as an 8-bit PNG and opened again by `load_image`: only the
-engine's readout of that image counts. Units: pixel values in [0, 1]; 8/255 is eight grey levels.
+One image for all options (`copies="shared"`). Every step moves each value by `step` along the sign of the gradient of
+the base-label margin under the study's scoring rule; then band projection and clipping alternate until the perturbation
+is in its band and within eps and [0, 1]. The result is written as an 8-bit PNG and opened again by `load_image`: only
+the engine's readout of that image counts. Units: pixel values in [0, 1]; 8/255 is eight grey levels.
+
+HI's program (`copies="label_only"`, METHODS 11) attacks the base label's copy of the image and scores the other options
+on the clean one, takes eps and step in units of values in [-1, 1], and projects gradients, not what they add up to.
 """
 
 import math
@@ -41,6 +44,7 @@ class Task:
     sign: float  # -1: away from the label; +1: towards it
     family: str
     params: dict[str, Any]
+    rival: float | None = None  # the best other option's score on the clean image, where only the label's copy changes
     planes: tuple[Tensor, ...] = ()  # the clean images, each [3, height, width]
     deltas: list[Tensor] = field(default_factory=list)
     trace: list[float] = field(default_factory=list)  # margin of the label at every step, the clean one first
@@ -112,12 +116,15 @@ def _tasks(vlm, index: int, base, family: str, settings: dict[str, Any]) -> Iter
     n_tokens = 0 if reason else image_tokens(vlm, images) + asked.scored.n_head + asked.n_tokens
     for eps in settings["eps"]:
         params = settings | {"eps": eps, "band": BAND[family]}
-        name = f"{family}_{255 * eps:g}" + (f"_to_{settings['target']}" if settings["target"] else "")
+        if settings["copies"] == "label_only":  # of values in [-1, 1], whose range is twice as wide
+            params |= {"eps": eps / 2, "step": settings["step"] / 2}
+        name = f"{family}_{255 * params['eps']:g}" + (f"_to_{settings['target']}" if settings["target"] else "")
         if reason:
             yield Instance(family, name, params, (), reason)
         else:
-            params |= {"label": label}
-            yield Task(index, asked, n_tokens, images, label, sign, family, params | {"name": name})
+            params |= {"label": label, "name": name}
+            rival = float(np.delete(scores, label).max()) if settings["copies"] == "label_only" else None
+            yield Task(index, asked, n_tokens, images, label, sign, family, params, rival)
 
 
 def _aim(sample: Sample, scores: np.ndarray, target: str) -> tuple[int, float, str]:
@@ -150,7 +157,7 @@ def _descend_or_fail(vlm, tasks: list[Task], rule: str) -> Sequence[Sequence[Ins
 def _descend(vlm, tasks: list[Task], rule: str) -> list[Task]:
     """Fill `deltas` and `trace` of tasks with an equal number of steps."""
     for task in tasks:
-        task.planes = tuple(_plane(image, vlm.device) for image in task.images)
+        task.planes = gradient.to_planes(task.images, vlm.device)
         task.deltas, task.trace = [torch.zeros_like(plane) for plane in task.planes], []
         if task.params["random_start"]:
             draw = frequency.generator(f"start/{task.question.sample.id}/{task.params['random_start']}")
@@ -169,11 +176,11 @@ def _descend(vlm, tasks: list[Task], rule: str) -> list[Task]:
 
 
 def _margins(vlm, tasks: list[Task], images: list[tuple[Tensor, ...]], rule: str) -> list[Tensor]:
-    """Compute each task's label score minus the best other, and add it to its trace."""
+    """Compute each task's label score minus the best other (its `rival`, where it has one), and add it to its trace."""
     margins = []
     for task, scores in zip(tasks, gradient.option_scores(vlm, [t.question for t in tasks], images, rule), strict=True):
         others = torch.cat([scores[: task.label], scores[task.label + 1 :]])
-        margins.append(scores[task.label] - others.max())
+        margins.append(scores[task.label] - (others.max() if task.rival is None else task.rival))
         task.trace.append(round(margins[-1].item(), 6))
     return margins
 
@@ -184,7 +191,8 @@ def _sign(slope: Tensor, task: Task) -> Tensor:
 
 
 def _set(task: Task, deltas: list[Tensor]) -> None:
-    limits = task.params["eps"], task.band, task.params["cutoff"]
+    band = task.band if task.rival is None else "all"
+    limits = task.params["eps"], band, task.params["cutoff"]
     task.deltas = [confined(delta, plane, *limits) for delta, plane in zip(deltas, task.planes, strict=True)]
 
 
@@ -286,10 +294,6 @@ def _instance(task: Task, family: str, name: str, params: dict[str, Any], deltas
 
 def _rms(deltas: list[Tensor]) -> float:
     return float(torch.cat([delta.flatten() for delta in deltas]).double().square().mean().sqrt())
-
-
-def _plane(image: Image.Image, device) -> Tensor:
-    return torch.from_numpy(np.array(image)).to(device).permute(2, 0, 1).float() / 255
 
 
 def _like(array: np.ndarray, plane: Tensor) -> Tensor:

@@ -3,7 +3,8 @@
 import hashlib
 import io
 import os
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,38 @@ def content_hash(image: Image.Image) -> str:
     digest = hashlib.sha256(f"{image.mode} {image.width}x{image.height} ".encode())
     digest.update(image.tobytes())
     return digest.hexdigest()[:16]
+
+
+_hashes: dict[int, tuple[weakref.ref, str]] = {}
+
+
+def lasting_hash(image: Image.Image) -> str:
+    """Return `content_hash` of an image whose pixels stay as they are, computed once for as long as the image lives."""
+    key = id(image)
+    kept, digest = _hashes.get(key, (None, ""))
+    if kept is None or kept() is not image:
+        digest = content_hash(image)
+        _hashes[key] = weakref.ref(image, lambda _: _hashes.pop(key, None)), digest
+    return digest
+
+
+def numbered(images: Iterable[Image.Image]) -> dict[int, int]:
+    """Number images by their content: by the `id` of each, numbers that are equal for equal mode, size and pixels.
+
+    Pixels are compared, which is faster than hashing them; images may have changed since an earlier call.
+    """
+    alike: dict[tuple, list[tuple[Image.Image, int]]] = {}
+    numbers: dict[int, int] = {}
+    for image in images:
+        if id(image) in numbers:
+            continue
+        pixels = image.tobytes()
+        seen = alike.setdefault((image.mode, image.size, pixels[::61]), [])  # few of equal sixty-firsts differ
+        same = (number for other, number in seen if other.tobytes() == pixels)
+        numbers[id(image)] = number = next(same, len(numbers))
+        if number == len(numbers) - 1:
+            seen.append((image, number))
+    return numbers
 
 
 def to_png(image: Image.Image) -> bytes:

@@ -27,6 +27,7 @@ _TABLE_2 = {f"Qwen2.5-VL-{size}-Instruct": f"Qwen2.5-VL-{size}" for size in ("7B
 _TABLE_2 |= {"Qwen3-8B-Instruct": "Qwen3-VL-8B", "Qwen3-8B-Thinking": "Qwen3-VL-8B-Thinking"}
 _VFAT = {"Acc": "mAcc", "mAcc": "mAcc", "VRS": "VRS", "VRS_avg": "VRS"}
 _VFAT |= {"vision_consistent": "mAcc", "bias_error": "mTDS", "other_error": "other_share"}
+REASONING = ("Qwen3-VL-8B-Thinking", "GLM-4.6v-106B")  # VF's values of them follow their own reasoning
 DATASETS = ("vfat", "vlind", "weird")  # V-FAT, and what it was made of
 VFAT_ITEMS = 302  # every cell of VF's Table 1 but one is a multiple of 1 / 302, printed in per cent with two digits
 
@@ -109,7 +110,8 @@ def beside_vfat(scores: pd.DataFrame, other: str | None = None, dataset: str | N
 
     Args:
         scores: of `metrics.vfat_scores` by format and level, its models called by registered name, hub id or folder.
-            Published are values of generated answers, so only rows of that reading get any.
+            Published are values of generated answers, so only rows of that reading get any, and of `REASONING` only
+            those whose `mode`, where it is known, is `thinking`.
         other: the VF model whose values stand beside a model that VF does not have; None: nothing does.
         dataset: the data of the scores; VF's values are of V-FAT, so nothing stands beside others than `DATASETS`. None
             takes the scores to be of these.
@@ -130,6 +132,8 @@ def beside_vfat(scores: pd.DataFrame, other: str | None = None, dataset: str | N
     said = (scores["reading"] == "generation").to_numpy() & (
         dataset is None or dataset in DATASETS or other is not None
     )
+    if "mode" in scores:
+        said &= (~ours.map(names).isin(REASONING) | (scores["mode"] == "thinking")).to_numpy()
     columns, sources = {}, []
     for measure in ("mAcc", "VRS"):
         part = values[values["measure"] == measure].set_index(["model", "format", "level"])

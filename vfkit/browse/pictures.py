@@ -10,7 +10,6 @@ from PIL import Image, ImageOps
 
 from vfkit.datasets import DatasetUnavailable
 from vfkit.images import ImageError, load_image, open_images
-from vfkit.perturb import natural_suite
 from vfkit.study.rows import image_hash
 from vfkit.study.run import Run
 
@@ -76,7 +75,7 @@ def illustrate(run: Run, entries: dict[str, dict[str, Any]], names: Sequence[str
     except (DatasetUnavailable, ValueError, OSError, ImportError) as error:
         return f"images are not shown: {str(error).splitlines()[0]}"
     config = run.config
-    suite = natural_suite(config.families, config.family_params)
+    suite = config.suite()
     kept = run.images()
     stored = {key: part.sort_values("number").png.tolist() for key, part in kept.groupby(["sample_id", "instance"])}
     for forms_of in (lambda forms: forms[:1], lambda forms: forms[1:]):

@@ -37,9 +37,15 @@ LOADERS: dict[str, str | Callable[..., Rows]] = {
 
 
 def load_dataset(
-    name: str, n: int | None = None, seed: int = 0, path: str | Path | None = None, subset: int = 0, **options: Any
+    name: str,
+    n: int | None = None,
+    seed: int = 0,
+    path: str | Path | None = None,
+    subset: int = 0,
+    sampling: str = "stratified",
+    **options: Any,
 ) -> SampleList:
-    """Load samples of a dataset, or a seeded choice of `n` of them, stratified by category.
+    """Load samples of a dataset, or a seeded choice of `n` of them, stratified by category by default.
 
     Args:
         name: a key of `LOADERS`, or a file with one's own questions (`vfkit.datasets.table`).
@@ -47,6 +53,7 @@ def load_dataset(
         seed: of the choice and of the order. The same seed gives the same samples however the rows are ordered.
         path: where the data lie on disk, for datasets that need it.
         subset: which of several choices of `n` that share no sample: 0, 1, ... (HI takes four of SEEDBench).
+        sampling: `stratified`, each category in proportion to its size, or `random`, all samples alike.
         options: the loader's own, such as `split` or `enlarge`.
 
     Returns:
@@ -54,8 +61,8 @@ def load_dataset(
         the data.
 
     Raises:
-        ValueError: unknown name or option (the nearest valid one is named), n < 1, no usable row, or a subset for
-            which there are too few.
+        ValueError: unknown name, sampling or option (the nearest valid one is named), n < 1, no usable row, or a subset
+            for which there are too few.
         DatasetUnavailable: no `path` is given, and the data are neither installed nor available from the hub.
     """
     loader, path, name = resolve(name, path)
@@ -83,7 +90,7 @@ def load_dataset(
         warnings.warn(f"dataset {name!r} holds {len(samples)} samples; all are taken, not {n}", stacklevel=2)
 
     chosen = []
-    for sample in select(samples, n, seed, subset):
+    for sample in select(samples, n, seed, subset, sampling):
         try:
             chosen.append(rows.finish(sample))
         except ValueError as error:

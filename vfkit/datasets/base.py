@@ -80,24 +80,32 @@ def rank(*parts: Any) -> str:
     return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()
 
 
-def select(samples: list[Sample], n: int | None, seed: int, subset: int = 0) -> list[Sample]:
-    """`n` samples in seeded order, each category in proportion to its size; None or a large `n` takes all.
+SAMPLING = ("stratified", "random")
+
+
+def select(
+    samples: list[Sample], n: int | None, seed: int, subset: int = 0, sampling: str = "stratified"
+) -> list[Sample]:
+    """`n` samples in seeded order; None or a large `n` takes all.
 
     Those whose `meta` names the same `image` (several questions on one image) follow each other, so that it is encoded
     once; those of the same `item` (V-FAT's six questions about one thing) are chosen together. `subset` counts choices
     of `n` that share no sample: 0 is the choice itself, each next one is made alike among the samples that those before
-    it have left.
+    it have left. `stratified` takes of each category in proportion to its size, `random` from all alike.
 
     Raises:
-        ValueError: there are too few samples for so many subsets.
+        ValueError: there are too few samples for so many subsets, or another sampling.
     """
+    if sampling not in SAMPLING:
+        raise unknown("sampling", sampling, SAMPLING)
+    take = _stratified if sampling == "stratified" else lambda order, n: order[:n]
     order = sorted(samples, key=lambda sample: (rank(seed, sample.meta.get("item", sample.id)), sample.id))
     if subset and (n is None or n * (subset + 1) > len(order)):
         raise ValueError(f"subset {subset} of {n} samples each: there are {len(order)} samples in all")
     for _ in range(subset):
-        taken = {sample.id for sample in _stratified(order, n or 0)}
+        taken = {sample.id for sample in take(order, n or 0)}
         order = [sample for sample in order if sample.id not in taken]
-    chosen = order if n is None or n >= len(order) else _stratified(order, n)
+    chosen = order if n is None or n >= len(order) else take(order, n)
     return sorted(chosen, key=lambda sample: rank(seed, _shown(sample)))
 
 

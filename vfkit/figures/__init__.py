@@ -1,5 +1,6 @@
 """Tables in, matplotlib axes out; `save` writes a figure as PNG and PDF with the numbers drawn beside it."""
 
+from vfkit.figures.calibration import plot_calibration, plot_reliability
 from vfkit.figures.drift import plot_drift, plot_drift_histograms, plot_embedding
 from vfkit.figures.energy import plot_dirichlet, plot_spectrum
 from vfkit.figures.flips import plot_flips, plot_gallery, plot_margins, plot_transitions
@@ -28,6 +29,7 @@ __all__ = [
     "plot_ablation",
     "plot_adversarial",
     "plot_attacks",
+    "plot_calibration",
     "plot_dirichlet",
     "plot_drift",
     "plot_drift_histograms",
@@ -46,6 +48,7 @@ __all__ = [
     "plot_prior_drift",
     "plot_priors",
     "plot_ranks",
+    "plot_reliability",
     "plot_scale",
     "plot_scale_differences",
     "plot_spectrum",

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 OUTCOMES = ("vision", "bias", "other")
 """What an answer can be: it equals the truth, it equals the trap, or neither (VF 3.3)."""
 
-_TAG = r"(?:seed:)?(?:think|thinking|thought|reason|reasoning)"
+REASONING = r"(?:seed:)?(?:think|thinking|thought|reason|reasoning)"
+"""Pattern of the names of tags between which models write their reasoning."""
 _QUOTES = " \t\r\n\"'`*_${}\u201c\u201d\u2018\u2019"
 _MARKS = rf"[)\]{_QUOTES}.,;:\-\u2013\u2014]*"
 _BE = r"(?:is|would be|must be|should be|will be)"
@@ -72,9 +73,9 @@ def strip_reasoning(text: str) -> tuple[str, int]:
     Returns:
         The answer, and how many characters were removed, tags included.
     """
-    kept = re.sub(rf"<({_TAG})>.*?</\1>", "", text, flags=re.S | re.I)
-    kept = re.sub(rf"^.*</{_TAG}>", "", kept, flags=re.S | re.I)
-    kept = re.sub(rf"<{_TAG}>.*$", "", kept, flags=re.S | re.I)
+    kept = re.sub(rf"<({REASONING})>.*?</\1>", "", text, flags=re.S | re.I)
+    kept = re.sub(rf"^.*</{REASONING}>", "", kept, flags=re.S | re.I)
+    kept = re.sub(rf"<{REASONING}>.*$", "", kept, flags=re.S | re.I)
     return kept.strip(), len(text) - len(kept)
 
 

@@ -41,9 +41,9 @@ def dirichlet_energy(grid) -> tuple[float, int]:
     return float(total), (h - 1) * w + h * (w - 1)
 
 
-def spectra_against(images: Sequence[Image]) -> Spectra:
-    """One `spectrum_against` per base image, whose transform is then computed once."""
-    return [spectrum_against(image) for image in images]
+def spectra_against(images: Sequence[Image], bands: str = "log") -> Spectra:
+    """One `spectrum_against` per base image, whose transform is then computed once; `bands` names their edges."""
+    return [spectrum_against(image, bands) for image in images]
 
 
 def measures(readout: Readout, base: Readout, images: Sequence[Image], spectra: Spectra) -> dict[str, Any]:

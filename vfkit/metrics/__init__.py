@@ -10,6 +10,15 @@ from vfkit.measure import (
     spectrum_of,
 )
 from vfkit.metrics.bands import band_finding, band_test, louder
+from vfkit.metrics.calibration import (
+    calibration_finding,
+    calibration_table,
+    confidence_rows,
+    flip_confidence_table,
+    reliability_table,
+    risk_table,
+    temperature_table,
+)
 from vfkit.metrics.controls import control_distances
 from vfkit.metrics.drift import (
     cohens_d,
@@ -26,8 +35,6 @@ from vfkit.metrics.flips import (
     flip_table,
     margin_table,
     overlay_table,
-    rescore,
-    rule_table,
     transition_table,
 )
 from vfkit.metrics.frames import ANSWERS, UNION, pooled_family
@@ -59,6 +66,7 @@ from vfkit.metrics.scaling import (
     shared_samples,
     size_name,
 )
+from vfkit.metrics.scores import rescore, rule_table
 from vfkit.metrics.smoothness import smoothness_table
 from vfkit.metrics.summary import finding, scale_finding
 from vfkit.metrics.verdict import pope_balance_table, verdict, verdict_table
@@ -88,9 +96,12 @@ __all__ = [
     "band_test",
     "by_case",
     "by_model",
+    "calibration_finding",
+    "calibration_table",
     "cohens_d",
     "compare_table",
     "compliance_table",
+    "confidence_rows",
     "control_distances",
     "dirichlet_energy",
     "dirichlet_table",
@@ -99,6 +110,7 @@ __all__ = [
     "drift_table",
     "embedding_table",
     "finding",
+    "flip_confidence_table",
     "flip_table",
     "inside_correlations",
     "louder",
@@ -116,7 +128,9 @@ __all__ = [
     "prior_table",
     "question_priors",
     "rank_agreement",
+    "reliability_table",
     "rescore",
+    "risk_table",
     "rule_table",
     "sample_drift",
     "scale_differences",
@@ -128,6 +142,7 @@ __all__ = [
     "spectrum_against",
     "spectrum_of",
     "spectrum_table",
+    "temperature_table",
     "threshold_table",
     "thresholds",
     "trace_table",

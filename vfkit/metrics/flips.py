@@ -3,13 +3,14 @@
 What counts, the order of families and the intervals are as in `vfkit.metrics.frames`.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
 from vfkit.metrics import stats
 from vfkit.metrics.frames import (
     ANSWERS,
-    base_value,
     counted_rows,
     family_order,
     rows_of,
@@ -28,15 +29,13 @@ from vfkit.metrics.tabulate import (
     total,
 )
 from vfkit.perturb import HI_FAMILIES
-from vfkit.readout.rules import RULES, scores
 from vfkit.sample import LETTERS
 
 TRANSITIONS = ("R->W", "W->R", "R->R", "W->W")
 OVERLAYS = ("text_overlay", "random_text", "box_overlay")
-_PARTS = ("logp_text", "logp_end", "n_tokens", "logp_letter")
 
 
-def flip_table(records: pd.DataFrame) -> pd.DataFrame:
+def flip_table(records: pd.DataFrame, union: Sequence[str] = HI_FAMILIES) -> pd.DataFrame:
     """Instance flip rate and image vulnerability per family (HI 3.2, Table 1).
 
     Returns:
@@ -44,9 +43,9 @@ def flip_table(records: pd.DataFrame) -> pd.DataFrame:
         instance, their `images`, `vulnerable` (at least one flip), `IV` = vulnerable / samples; `per_sample` (instances
         per sample: IV grows with it); `tied` (counted instances with an exact tie at the top); and what was left out:
         `not_applicable` instances, and `no_base`, the samples whose base image has no prediction.
-        The union row pools HI's six families; where fewer are present its label names them.
+        The union row pools the families `union`, HI's six by default; where fewer are present its label names them.
     """
-    rows = with_union(rows_of(records, "tied"))
+    rows = with_union(rows_of(records, "tied"), union)
     counted, index = counted_rows(rows), family_index(rows)
     table = tabulate(counted, index, {"instances": count(), "flips": total("flip"), "IFR": rate("flip")})
     by_sample = {"samples": count(), "images": distinct("image"), "vulnerable": total("vulnerable")}
@@ -58,15 +57,16 @@ def flip_table(records: pd.DataFrame) -> pd.DataFrame:
     return table.join(tabulate(rows[rows.base.isna()], index, {"no_base": distinct("sample")})).reset_index()
 
 
-def transition_table(records: pd.DataFrame) -> pd.DataFrame:
+def transition_table(records: pd.DataFrame, union: Sequence[str] = HI_FAMILIES) -> pd.DataFrame:
     """How correctness changes from base to perturbed answer (HI 4.2, Table 2), over samples with ground truth.
 
     Returns:
         One row per family: `samples`, `images`, `instances`, the counts `R->W`, `W->R`, `R->R`, `W->W` (which holds
         flips from one wrong answer to another), `R->W_rate` = R->W / base-correct instances, `W->R_rate` = W->R /
-        base-wrong instances, and `no_answer`, the instances left out because their sample has no ground truth.
+        base-wrong instances, and `no_answer`, the instances left out because their sample has no ground truth. The
+        union row is that of `flip_table`.
     """
-    rows = with_union(rows_of(records, "answer"))
+    rows = with_union(rows_of(records, "answer"), union)
     counted, index = counted_rows(rows), family_index(rows)
     known = counted[counted.answer.notna()]
     right, now = known.base == known.answer, known.prediction == known.answer
@@ -184,86 +184,6 @@ def compare_table(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     families = [family for family in family_order(counted[0]) if (counted[1].family == family).any()]
     compared = [_compare(*(rows[rows.family == family] for rows in counted)) for family in families]
     return _comparison(pd.DataFrame({"family": pd.Series(families, dtype=object)}), compared)
-
-
-def rescore(records: pd.DataFrame, rule: str) -> pd.DataFrame:
-    """The records as another scoring rule would have them (METHODS 5), from the stored parts; no model needed.
-
-    Recomputes `prediction`, `tied`, `margin`, `base_prediction`, `base_margin`; instances that do not apply stay
-    empty, and a sample without a base row gets no base prediction. The overlays were drawn to avoid the base
-    prediction of the *study's* rule: where the base prediction differs here, one of them may name it.
-
-    Raises:
-        ValueError: unknown rule; `letter` where no letters were asked; parts missing or of unequal length.
-    """
-    if rule not in RULES:
-        raise ValueError(f"unknown scoring rule {rule!r}; the rules are {', '.join(RULES)}")
-    rows = rows_of(records, *_PARTS)
-    read = np.flatnonzero(rows.prediction.notna())
-    lists = {name: records[name].iloc[read].tolist() for name in _PARTS}
-    counts = [[len(part) if hasattr(part, "__len__") else 0 for part in parts] for parts in lists.values()]
-    lengths: np.ndarray = np.array(counts, dtype=int)  # [part, row]
-    uneven: np.ndarray = (lengths != lengths[:1]).any(axis=0) | (lengths[0] == 0)
-    if uneven.any():
-        sample = rows["sample"].iloc[read[uneven][0]]
-        raise ValueError(f"sample {sample!r}: the parts of its scores are missing or of unequal length")
-    # every rule works number by number: one call for all options of all rows, then rows of one length together
-    flat = scores(rule, *(np.concatenate([np.zeros(0), *parts]) for parts in lists.values()))
-    length, start = lengths[0], np.cumsum(lengths[0]) - lengths[0]
-    prediction, margin, base_label = np.full((3, len(rows)), np.nan)
-    tied = np.zeros(len(rows), dtype=bool)
-    blocks = []  # (row numbers, scores [row, option])
-    for k in np.unique(length):
-        blocks.append((read[length == k], flat[start[length == k, None] + np.arange(k)]))
-    for where, values in blocks:
-        prediction[where] = values.argmax(axis=1)
-        tied[where] = (values == values.max(axis=1, keepdims=True)).sum(axis=1) > 1
-    rows["prediction"] = prediction
-    base = base_value(rows, "prediction")
-    for where, values in blocks:
-        if values.shape[1] < 2:
-            continue
-        top = np.sort(values, axis=1)
-        margin[where] = top[:, -1] - top[:, -2]
-        known = np.flatnonzero(base[where].notna())
-        label = base[where].iloc[known].astype(int)
-        others = values[known].copy()
-        others[np.arange(len(known)), label] = -np.inf
-        base_label[where[known]] = values[known, label] - others.max(axis=1)
-    new = {"base_prediction": base, "prediction": prediction, "tied": tied, "margin": margin, "base_margin": base_label}
-    new = {name: pd.Series(np.asarray(values), index=records.index) for name, values in new.items()}
-    for name in ("base_prediction", "prediction"):
-        new[name] = new[name].astype("Int64")
-    new["tied"] = new["tied"].astype("boolean").where(new["prediction"].notna())
-    return records.assign(**new)
-
-
-def rule_table(records: pd.DataFrame) -> pd.DataFrame:
-    """Base accuracy and flip rate under each scoring rule, from one set of records (see `rescore`).
-
-    Returns:
-        One row per rule: `samples`, `accuracy` with its interval and `chance` on base images; `family` (HI's families
-        present, pooled), `instances`, `flips`, `IFR` with its interval. `letter` takes the samples whose options have
-        letters; no numbers stand where there are none.
-    """
-    accuracy = ["samples", "accuracy", "accuracy_low", "accuracy_high", "chance"]
-    flips = ["family", "instances", "flips", "IFR", "IFR_low", "IFR_high"]
-    found = []
-    for rule in RULES:
-        scored = rescore(_lettered(records) if rule == "letter" else records, rule)
-        table = flip_table(scored)
-        ours = table.family.isin(HI_FAMILIES) | table.family.str.startswith("union (")
-        pooled = table[ours & (table.instances > 0)].tail(1)
-        found.append({"rule": rule} | accuracy_table(scored).iloc[0][accuracy].to_dict())
-        found[-1] |= {} if pooled.empty else pooled.iloc[0][flips].to_dict()
-    table = pd.DataFrame(found, columns=["rule", *accuracy, *flips])
-    return table.assign(**{name: table[name].fillna(0).astype(int) for name in ("samples", "instances", "flips")})
-
-
-def _lettered(records: pd.DataFrame) -> pd.DataFrame:
-    """The records of samples whose options have letters."""
-    none = records["logp_letter"].map(lambda parts: hasattr(parts, "__len__") and bool(np.isnan(parts).any()))
-    return records[~records["sample_id"].isin(records["sample_id"][none.astype(bool)])]
 
 
 def _compare(first: pd.DataFrame, second: pd.DataFrame) -> dict:

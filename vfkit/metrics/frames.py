@@ -11,6 +11,7 @@ Records in, tables out. In every table
 """
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -89,13 +90,16 @@ def vulnerable_samples(counted: pd.DataFrame) -> pd.DataFrame:
     return grouped.agg(image=("image", "first"), vulnerable=("flip", "any")).reset_index()
 
 
-def with_union(rows: pd.DataFrame) -> pd.DataFrame:
-    """The perturbed rows, and those of HI's families once more under the union's name (two families make a union)."""
+def with_union(rows: pd.DataFrame, families: Sequence[str] = HI_FAMILIES) -> pd.DataFrame:
+    """The perturbed rows, and those of some families, HI's six by default, once more under the union's name (two
+    families make a union)."""
     rows = rows[~rows.is_base]
-    present = [family for family in family_order(counted_rows(rows)) if family in HI_FAMILIES]
+    present = [family for family in family_order(counted_rows(rows)) if family in families]
     if len(present) < 2:
         return rows
-    name = UNION if len(present) == len(HI_FAMILIES) else f"union ({', '.join(present)})"
+    name = f"union ({', '.join(present)})"
+    if set(present) == set(families):
+        name = UNION if set(families) == set(HI_FAMILIES) else f"union ({len(families)} families)"
     return pd.concat([rows, rows[rows.family.isin(present)].assign(family=name)], ignore_index=True)
 
 

@@ -14,7 +14,7 @@ from vfkit.metrics import stats
 from vfkit.metrics.frames import counted_rows, need, numbers, require, rows_of
 from vfkit.metrics.tabulate import average, count, distinct, largest, mean, rate, spread, tabulate, total
 from vfkit.perturb import ATTACKS
-from vfkit.readout.rules import scores
+from vfkit.readout.rules import predict, scores
 
 NOISE = ("noise_low", "noise_high", "noise_all")
 ABLATIONS = ("low_pass", "high_pass")
@@ -86,7 +86,9 @@ def threshold_table(records: pd.DataFrame) -> pd.DataFrame:
 def attack_table(records: pd.DataFrame, rule: str = "paper") -> pd.DataFrame:
     """Attack success beside noise of the same band and size (HI F.3).
 
-    Success: the answer flipped **and** the score of the base answer fell; with a target, the answer is the target.
+    Success: the answer flipped **and** the score of the base answer fell; with a target, the answer is the target. Of
+    attacks on the label's copy only, the attacked label's score on the changed image is held against the other options'
+    on the clean one, as HI's program does; so is that of their noise.
 
     Args:
         rule: the study's scoring rule.
@@ -177,14 +179,22 @@ def spectral_rows(records: pd.DataFrame, families: Sequence[str], *names: str) -
 def attack_rows(records: pd.DataFrame, rule: str) -> pd.DataFrame:
     """Attacks and their controls, `family` naming the attack: `noise`, `flip`, `success`."""
     families = [f"{family}{end}" for family in ATTACKS for end in ("", "_noise")]
-    rows = spectral_rows(records, families, "eps", "target", "label")
+    rows = spectral_rows(records, families, "eps", "target", "label", "copies")
     rows["noise"] = rows.family.str.endswith("_noise")
     rows["family"] = rows.family.str.removesuffix("_noise")
     base = records[records["family"] == "base"]
-    clean = {row.sample_id: _score(row, rule, int(row.base_prediction)) for row in base.itertuples()}
-    now = [_score(records.iloc[row.at], rule, int(row.base)) for row in rows.itertuples()]
-    fell = np.array(now) < rows["sample"].map(clean).to_numpy(float)
-    reached = rows.prediction.to_numpy() == pd.to_numeric(rows.label).to_numpy(float)
+    clean = {row.sample_id: _scores(row, rule) for row in base.itertuples()}
+    now = [_scores(records.iloc[row.at], rule) for row in rows.itertuples()]
+    label = pd.to_numeric(rows.label).to_numpy(float)
+    for place, row in enumerate(rows.itertuples()):
+        if row.copies == "label_only":
+            one = int(label[place])
+            now[place] = np.where(np.arange(len(now[place])) == one, now[place], clean[row.sample])
+            rows.loc[row.Index, "prediction"] = predict(now[place])[0]
+    rows["flip"] = rows.prediction != rows.base
+    before = [clean[row.sample][int(row.base)] for row in rows.itertuples()]
+    fell = np.array([one[int(base)] for one, base in zip(now, rows.base, strict=True)]) < np.array(before)
+    reached = rows.prediction.to_numpy() == label
     rows["success"] = np.where(rows.target == "", rows.flip & fell, reached)
     return rows
 
@@ -197,9 +207,9 @@ def _not_applicable(records: pd.DataFrame) -> pd.Series:
     return pd.DataFrame({"family": left["family"]} | keys).groupby(["family", *keys]).size()
 
 
-def _score(row, rule: str, option: int) -> float:
+def _scores(row, rule: str) -> np.ndarray:
     parts = {name: getattr(row, name) for name in ("logp_text", "logp_end", "n_tokens", "logp_letter")}
-    return scores(rule, **parts)[option]
+    return scores(rule, **parts)
 
 
 def _index(rows: pd.DataFrame, families: Sequence[str], *names: str) -> pd.Index:

@@ -43,7 +43,7 @@ def family_index(rows: pd.DataFrame, **axes: Sequence[str]) -> pd.Index:
     return product_index(family=families, **axes) if axes else families
 
 
-def product_index(**axes: Sequence[str]) -> pd.MultiIndex:
+def product_index(**axes: Sequence) -> pd.MultiIndex:
     """All combinations of the axes' values, in order."""
     return pd.MultiIndex.from_product([list(values) for values in axes.values()], names=list(axes))
 

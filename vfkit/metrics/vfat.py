@@ -32,7 +32,7 @@ ANSWER = ("sample_id", "item", "image_id", "category", "level", "format", "readi
 _META = ("item", "level", "format", "truth", "trap")
 _PARTS = ("logp_text", "logp_end", "n_tokens", "logp_letter")
 _CLUSTERS = {"item": "item", "image": "image_id"}
-_WHO = ["model", "reading", "rule"]
+_WHO = ["model", "mode", "reading", "rule"]
 
 
 def vrs(accuracy, tds):

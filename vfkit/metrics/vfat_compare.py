@@ -94,7 +94,10 @@ def vfat_differences(
     for side in (first, second):
         need(side, "answers", *ANSWER, *by)
     on = ["reading", "rule", "question"]
-    sides = [side.drop(columns="model", errors="ignore").assign(question=_question(side)) for side in (first, second)]
+    sides = [
+        side.drop(columns=["model", "mode"], errors="ignore").assign(question=_question(side))
+        for side in (first, second)
+    ]
     for side in sides:
         _distinct(side, on)
     common = sides[0][on].merge(sides[1][on], on=on)
@@ -189,8 +192,10 @@ def vfat_scaling(
         reading: which reading of the answers.
 
     Returns:
-        One row per model: `params`, `mode` (`thinking` where an answer held reasoning), `n`, `items`, `mAcc_mcq`,
-        `mAcc_oe`, `mTDS`, `VRS` with intervals; `reasoning`, mean characters of it; and `VRS_delta` from the first
+        One row per model: `params`, `mode` (the answers' own column, as `Run.mode` names it; without one `thinking`
+        where an answer held reasoning, else `instruct`), `n`, `items`, `mAcc_mcq`,
+        `mAcc_oe`, `mTDS`, `VRS` with intervals; `reasoning`, mean characters of it; `unanswered`, the share of answers
+        that are empty, most often because a reasoning was cut off; and `VRS_delta` from the first
         row's model on the same questions, with its paired interval.
     """
     need(answers, "answers", "model", *ANSWER)
@@ -202,9 +207,11 @@ def vfat_scaling(
     for name in names:
         part, mine = scores[scores["model"] == name].set_index(["format", "level"]), own[own["model"] == name]
         reasoning = float(mine["reasoning"].mean())
-        row = {"model": name, "params": sizes[name], "mode": "thinking" if reasoning else "instruct"}
+        modes = mine["mode"].unique() if "mode" in mine else ["thinking" if reasoning else "instruct"]
+        row = {"model": name, "params": sizes[name], "mode": ", ".join(modes)}
         whole = vfat_scores(mine, ()).iloc[0]
         row |= {"n": whole["n"], "items": whole["items"], "reasoning": reasoning}
+        row["unanswered"] = float((mine["answer"] == "").mean())
         for measure in ("mTDS", "VRS"):
             row |= {f"{measure}{end}": whole[f"{measure}{end}"] for end in ("", "_low", "_high")}
         for form in FORMATS:

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from vfkit.models.registry import ModelUnavailable, files, find, fingerprint, is_hosted, listing, specs
+from vfkit.models.registry import ModelUnavailable, files, find, fingerprint, is_hosted, listing, mode_of, specs
 
 if TYPE_CHECKING:
     from vfkit.models.api import load_hosted as load_hosted
@@ -18,7 +18,7 @@ _LATER = {
     "self_check": "selfcheck",
 }  # these import torch
 
-__all__ = ["ModelUnavailable", "files", "find", "fingerprint", "is_hosted", "listing", "specs", *_LATER]
+__all__ = ["ModelUnavailable", "files", "find", "fingerprint", "is_hosted", "listing", "mode_of", "specs", *_LATER]
 
 if not TYPE_CHECKING:
 

@@ -11,8 +11,10 @@ from math import prod
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from transformers.image_processing_utils import select_best_resolution
+from transformers.models.got_ocr2.image_processing_got_ocr2 import get_optimal_tiled_canvas
 
 Masks = Bool[Tensor, "row 1 query key"] | dict[str, Bool[Tensor, "row 1 query key"]]
 """Attention masks: one for all layers, or one for each type of layer."""
@@ -43,6 +45,17 @@ class Adapter(Protocol):
         Args:
             outputs: what `backbone(model)` returned.
         """
+
+    def token_boxes(self, processor, size: tuple[int, int], grid: tuple[int, int], n: int) -> Float[Tensor, "token 4"]:
+        """The part of the image that each of its tokens shows: left, top, right, bottom, in [0, 1]; NaN for a token
+        that shows none, such as a row's end.
+
+        Args:
+            size: width and height of the image in pixels.
+            grid: height and width of its grid of vision tokens.
+            n: its tokens, which may be more than those of the grid.
+        """
+        return _boxes(*grid)
 
     def image_token_id(self, processor) -> int:
         """Id of the token that stands, repeated, for an image in the model's input."""
@@ -156,6 +169,18 @@ class LlavaOneVision(Adapter):
             processor._get_number_of_features(height, width, tile["height"], tile["width"]) for width, height in sizes
         ]
 
+    def token_boxes(self, processor, size: tuple[int, int], grid: tuple[int, int], n: int) -> Float[Tensor, "token 4"]:
+        """The base view; then the tiles as one grid over the whole image, each of its rows with an end."""
+        view, rest = _boxes(*grid), n - grid[0] * grid[1]
+        if rest == 1:  # one of several images
+            return nn.functional.pad(view, (0, 0, 0, 1), value=torch.nan)
+        tile = processor.image_processor.size
+        best = select_best_resolution(size[::-1], processor.image_processor.image_grid_pinpoints)
+        scales = best[0] // tile["height"], best[1] // tile["width"]
+        _, rows = processor._get_unpadded_features(*size[::-1], *grid, *scales)
+        tiles = _boxes(rows, rest // rows - 1).reshape(rows, -1, 4)
+        return torch.cat([view, nn.functional.pad(tiles, (0, 0, 0, 1), value=torch.nan).reshape(-1, 4)])
+
     def vision_grids(self, outputs, inputs: dict, processor) -> list[Tensor]:
         """The base view."""
         return [_square(each[: processor.num_image_tokens]) for each in outputs.image_outputs.pooler_output]
@@ -168,6 +193,17 @@ class InternVL(Adapter):
         """The same for every tile."""
         tiles = processor.image_processor.get_number_of_image_patches
         return [processor.image_seq_length * tiles(height, width, {"crop_to_patches": True}) for width, height in sizes]
+
+    def token_boxes(self, processor, size: tuple[int, int], grid: tuple[int, int], n: int) -> Float[Tensor, "token 4"]:
+        """Tiles in reading order, then the thumbnail."""
+        view, images = _boxes(*grid), processor.image_processor
+        if n == len(view):
+            return view
+        tile = images.size["height"], images.size["width"]
+        columns, rows = get_optimal_tiled_canvas(size[::-1], tile, images.min_patches, images.max_patches)
+        shift = torch.stack([_boxes(rows, columns)[:, i] for i in (0, 1, 0, 1)], dim=1)
+        within = view / view.new_tensor([columns, rows, columns, rows])
+        return torch.cat([(shift[:, None] + within).reshape(-1, 4), view])
 
     def vision_grids(self, outputs, inputs: dict, processor) -> list[Tensor]:
         """An image's last tile: its thumbnail, or the only tile there is."""
@@ -200,3 +236,9 @@ def _square(tokens: Tensor) -> Tensor:
     if side**2 != len(tokens):
         raise RuntimeError(f"{len(tokens)} vision tokens do not fill a square; this version of the model is not known")
     return tokens.reshape(side, side, -1)
+
+
+def _boxes(height: int, width: int) -> Float[Tensor, "cell 4"]:
+    """Cells of a grid over the whole image, in reading order: left, top, right, bottom."""
+    top, left = torch.meshgrid(torch.arange(height) / height, torch.arange(width) / width, indexing="ij")
+    return torch.stack([left, top, left + 1 / width, top + 1 / height], dim=-1).reshape(-1, 4)

@@ -13,7 +13,7 @@ from vfkit import prompts
 from vfkit.chat import Chat, Endpoint, Messages, Reply
 from vfkit.images import to_png
 from vfkit.judge import parse_choice, strip_reasoning
-from vfkit.models.registry import ModelUnavailable, endpoint_url, find, fingerprint
+from vfkit.models.registry import ModelUnavailable, endpoint_url, find, fingerprint, mode_of
 from vfkit.readout.reader import BATCH_TOKENS, Request
 from vfkit.readout.readout import Readout
 from vfkit.sample import Sample
@@ -32,6 +32,8 @@ class HostedModel:
 
     def __init__(self, name: str, chat: Chat, fingerprint: str):
         self.name, self.chat, self.fingerprint = name, chat, fingerprint
+        self.mode = mode_of(name)
+        self.wording = prompts.WORDING
 
     @property
     def counters(self) -> Counter:
@@ -49,15 +51,16 @@ class HostedModel:
         Raises:
             ModelUnavailable: the endpoint refuses the key or the model, or does not answer at all.
         """
-        replies = self.chat.ask_many([conversation(*request) for request in requests])
+        replies = self.chat.ask_many([conversation(*request, self.wording) for request in requests])
         return [
             reply if isinstance(reply, Exception) else _readout(sample, reply)
             for (sample, _), reply in zip(requests, replies, strict=True)
         ]
 
     def describe(self) -> dict[str, Any]:
-        """None for everything: where and on what the model runs is not known."""
-        return dict.fromkeys(("device", "dtype", "attention", "processor", "processor_backend"))
+        """The mode, and None for all else: where and on what the model runs is not known."""
+        unknown = ("device", "dtype", "attention", "processor", "processor_backend")
+        return {"mode": self.mode, **dict.fromkeys(unknown)}
 
 
 def load_hosted(name: str, answers: str | Path = ANSWERS) -> HostedModel:
@@ -86,10 +89,11 @@ def endpoint(name: str) -> Endpoint:
         raise ValueError(f"model {name!r} in params/models.yaml: api: {error}") from error
 
 
-def conversation(sample: Sample, images: tuple[Image, ...]) -> Messages:
+def conversation(sample: Sample, images: tuple[Image, ...], wording: prompts.Wording = prompts.WORDING) -> Messages:
     """Make the sample's prompt as every model gets it, with its images as lossless data URLs at their places."""
     left = iter(images)
-    turns = prompts.user_turn(prompts.text(sample, sample.prompt), len(images), sample.question)
+    body, lead = prompts.text(sample, sample.prompt, wording), wording.lead(sample.prompt)
+    turns = prompts.user_turn(body, len(images), sample.question, lead)
     return [
         turn | {"content": [image_part(next(left)) if part["type"] == "image" else part for part in turn["content"]]}
         for turn in turns

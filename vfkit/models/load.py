@@ -1,11 +1,13 @@
 """Load a model with its processor and its architecture's adapter."""
 
 import os
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,18 @@ from vfkit.models.adapters import ADAPTERS, Adapter
 from vfkit.models.api import HostedModel, load_hosted
 from vfkit.models.estimate import n_params
 from vfkit.models.processor import load_processor
-from vfkit.models.registry import BYTES, ModelUnavailable, dtype_of, files, find, fingerprint
+from vfkit.models.registry import (
+    BYTES,
+    MODES,
+    REASONING_TOKENS,
+    ModelUnavailable,
+    dtype_of,
+    files,
+    find,
+    fingerprint,
+)
+from vfkit.prompts import WORDING, Wording
+from vfkit.readout.conversation import thinks
 from vfkit.readout.greedy import MAX_NEW_TOKENS
 from vfkit.readout.reader import BATCH_TOKENS, Request
 from vfkit.readout.readout import Readout
@@ -40,8 +53,10 @@ class VLM:
 
     A `vfkit.readout.Reader`. `counters` counts what was done with it: `encodes` (images through the vision encoder),
     `prefills` (image prefixes through the language model) and `forwards` (passes, those that decode included).
-    `max_new_tokens` limits generated answers. `revision` is the hub's commit that its files
-    come from, `quantization` the `quantization_config` of its checkpoint, or None.
+    `max_new_tokens` limits generated answers, `wording` is that of its prompts. A model that reasons has
+    `reasoning_tokens`, the most that its reasoning may take; while `thinking` is off it answers after an empty one.
+    `revision` is the hub's commit that its
+    files come from, `quantization` the `quantization_config` of its checkpoint, or None.
     """
 
     name: str
@@ -53,8 +68,17 @@ class VLM:
     dtype: torch.dtype
     counters: Counter = field(default_factory=Counter)
     max_new_tokens: int = MAX_NEW_TOKENS
+    wording: Wording = WORDING
+    thinking: bool = False
+    reasoning_tokens: int = 0
     revision: str | None = None
     quantization: dict[str, Any] | None = None
+    in_use: Any = field(default_factory=threading.RLock, repr=False, compare=False)
+
+    def twin(self) -> "VLM":
+        """Make a view of the same weights for another thread, with a processor and counters of its own; processors
+        are not safe to share, and only one thread at a time uses the weights (`in_use`)."""
+        return replace(self, processor=deepcopy(self.processor), counters=Counter())
 
     def read_many(
         self, requests: Sequence[Request], probes: bool = False, batch_tokens: int = BATCH_TOKENS
@@ -64,12 +88,27 @@ class VLM:
 
         return engine.read_many(self, requests, probes, batch_tokens)
 
+    @property
+    def mode(self) -> str:
+        """One of `vfkit.models.registry.MODES`."""
+        return MODES[0] if not self.reasoning_tokens else MODES[2] if self.thinking else MODES[1]
+
+    def set_thinking(self, on: bool, max_new_tokens: int = MAX_NEW_TOKENS) -> None:
+        """Let a model that reasons do so before it generates an answer, or not; others are left as they are.
+
+        Args:
+            max_new_tokens: of the answer; those of the reasoning are added.
+        """
+        self.thinking = on and bool(self.reasoning_tokens)
+        self.max_new_tokens = max_new_tokens + (self.reasoning_tokens if self.thinking else 0)
+
     def describe(self) -> dict[str, Any]:
-        """Device, dtype, attention, image processor with its back end, revision and quantisation, for a run's
+        """Mode, device, dtype, attention, image processor with its back end, revision and quantisation, for a run's
         manifest."""
         images = self.processor.image_processor
         cuda = self.device.type == "cuda"
         return {
+            "mode": self.mode,
             "device": torch.cuda.get_device_name(self.device) if cuda else str(self.device),
             "dtype": str(self.dtype).removeprefix("torch."),
             "attention": self.model.config._attn_implementation,
@@ -132,6 +171,7 @@ def load_model(name: str | Path, device: str | None = None, dtype: str | None = 
         model.device,
         type_,
         revision=revision_of(folder),
+        reasoning_tokens=(spec.thinking or REASONING_TOKENS) if thinks(processor, str(processor.chat_template)) else 0,
         quantization=dict(quantization) if quantization else None,
     )
 

@@ -23,6 +23,12 @@ BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 """Size of one number by dtype."""
 
 
+MODES = ("instruct", "reasoning closed", "thinking")
+"""Ways of answering: of a model that does not reason; of one that does, after an empty reasoning, or after its own."""
+REASONING_TOKENS = 8192
+"""Most tokens of a reasoning, where a model's entry says no other limit."""
+
+
 @dataclass(frozen=True)
 class Spec:
     """Source and settings of a model; params/models.yaml explains each field.
@@ -38,9 +44,11 @@ class Spec:
     dtype: str | None = None
     params: float | None = None
     type: str | None = None
+    training: str = ""
     device: str | None = None
     min_pixels: int | None = None
     max_pixels: int | None = None
+    thinking: int | bool | None = None
     notes: str = ""
     api: dict | None = None
     like: str | None = None
@@ -126,6 +134,16 @@ def is_hosted(name: str | Path) -> bool:
     return find(name).api is not None
 
 
+def mode_of(name: str | Path, thinking: bool = False) -> str:
+    """One of `MODES`: how a model answers in a study that lets models reason, or not. No weights are loaded; of a
+    checkpoint without an entry its chat template tells."""
+    spec = find(name)
+    if spec.api is not None:
+        return MODES[0] if spec.thinking is None else MODES[2] if spec.thinking else MODES[1]
+    reasons = bool(spec.thinking) or (spec.path is not None and "</think>" in _template(PACKAGE / spec.path))
+    return MODES[0] if not reasons else MODES[2] if thinking else MODES[1]
+
+
 def endpoint_url(spec: Spec) -> str:
     """Address of a hosted model: from the environment variable that its entry names, else the provider's."""
     assert spec.api, f"{spec.name} is no hosted model"
@@ -198,7 +216,7 @@ def _sized_like(spec: Spec, folder: Path) -> Spec | None:
     best = next((name for name in same if name.endswith("thinking") == thinks), same[0])
     model = specs()[best]
     return replace(
-        model, name=spec.name, hub=spec.hub, path=spec.path, revision=spec.revision, notes="", like=best
+        model, name=spec.name, hub=spec.hub, path=spec.path, revision=spec.revision, training="", notes="", like=best
     )  # fmt: skip
 
 

@@ -41,16 +41,25 @@ def pad_crop(image: Image.Image, n: int) -> Image.Image:
     return image.crop((-n, -n, image.width + n, image.height + n))  # crop fills what lies outside with black
 
 
-def scale(image: Image.Image, factor: float) -> Image.Image:
-    """Resize to `factor` of each side (bicubic, rounded, at least 1 px); not resized back.
+SIZES = ("scaled", "restored")
+
+
+def scale(image: Image.Image, factor: float, size: str = "scaled") -> Image.Image:
+    """Resize to `factor` of each side (bicubic, rounded, at least 1 px).
+
+    Args:
+        size: of the result: `scaled`, or `restored`, which brings the image back to its size (bicubic).
 
     Raises:
-        ValueError: the factor is not a positive number.
+        ValueError: the factor is not a positive number, or another size.
     """
     if not 0 < factor < math.inf:
         raise ValueError(f"a scale factor is positive, not {factor}")
+    if size not in SIZES:
+        raise ValueError(f"the size of a scaled image is {' or '.join(SIZES)}, not {size!r}")
     width, height = (max(1, round(side * factor)) for side in image.size)
-    return image.resize((width, height), Image.Resampling.BICUBIC)
+    scaled = image.resize((width, height), Image.Resampling.BICUBIC)
+    return scaled.resize(image.size, Image.Resampling.BICUBIC) if size == "restored" else scaled
 
 
 def scale_pad(image: Image.Image, factor: float, fill: str) -> Image.Image:

@@ -61,6 +61,8 @@ def _attack(sample: Sample, base: int, **params) -> Iterator[Member]:
     if min(params["eps"]) < 0 or not params["step"] > 0 or params["steps"] < 1 or params["controls"] < 0:
         raise ValueError("an attack needs eps >= 0, step > 0, steps >= 1, controls >= 0")
     frequency.mask(1, 1, "low", params["cutoff"])
+    if params["copies"] not in COPIES:
+        raise ValueError(f"copies {params['copies']!r} is none of {', '.join(COPIES)}")
     if params["target"] not in ("", "second", "last", *LETTERS):
         raise ValueError(f"target {params['target']!r} is none of '' (no target), 'second', 'last', or a letter")
     return iter(())
@@ -107,11 +109,14 @@ _NOISE = {"scaling": frequency.SCALINGS, "eps": _EPS, "trials": 5, "cutoff": fre
 _CUTOFFS = tuple(round(i / 9, 3) for i in range(10))
 _PGD = {"eps": (8 / 255,), "step": 2 / 255, "steps": 10, "cutoff": frequency.CUTOFF}
 _PGD |= {"random_start": 0, "target": "", "controls": 1}  # controls: noise of the same band and size, per image
+COPIES = ("shared", "label_only")
+"""Copies of the image that an attack changes: one for all options, or the attacked label's only (METHODS 11)."""
+_PGD |= {"copies": COPIES[0]}
 _FAMILIES: dict[str, tuple[Callable[..., Iterator[Member]], dict[str, Any]]] = {
     "identity": (_geometric(geometric.identity), {}),
     "translation": (_geometric(geometric.translate), {"n": _SHIFTS}),
     "pad_crop": (_geometric(geometric.pad_crop), {"n": _SHIFTS}),
-    "scale": (_geometric(geometric.scale), {"factor": (0.9,)}),
+    "scale": (_geometric(geometric.scale), {"factor": (0.9,), "size": "scaled"}),
     "scale_pad": (_geometric(geometric.scale_pad), {"factor": 0.9, "fill": ("black", "white")}),
     "rotation": (_geometric(geometric.rotate), {"degrees": (-30.0, 30.0), "fill": "white"}),
     "text_overlay": (_overlay(overlay.text_overlay), _CARD),

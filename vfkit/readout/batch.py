@@ -8,7 +8,8 @@ from functools import lru_cache
 from PIL.Image import Image
 from torch import Tensor
 
-from vfkit.images import content_hash
+from vfkit.images import numbered
+from vfkit.prompts import Wording
 from vfkit.readout.conversation import ConversationError, Prompt, open_prompt, scored_prompt
 from vfkit.readout.reader import Request
 from vfkit.readout.tree import Row
@@ -22,7 +23,10 @@ class Question:
     Args:
         index: place among the requests.
         open: the prompt without options; None without probes.
+        thinking: answers are generated from the prompts as they are, reasoning open; scores and the states of prompts
+            are read after an empty reasoning.
         context, open_context: nodes at which the prompts end.
+        sources: nodes from which answers are generated: to the open prompt, and to the scored one.
         nodes: node of each candidate: the options, then the letters.
     """
 
@@ -32,12 +36,9 @@ class Question:
     index: int = 0
     context: int = 0
     open_context: int = 0
+    thinking: bool = False
+    sources: tuple[int, int] = (0, 0)
     nodes: list[int] = field(default_factory=list)
-
-    @property
-    def contexts(self) -> tuple[int, int]:
-        """Nodes from which answers are generated: the open prompt's, and the scored one's."""
-        return self.open_context, self.context
 
     @property
     def candidates(self) -> list[tuple[int, ...]]:
@@ -48,13 +49,24 @@ class Question:
     def n_tokens(self) -> int:
         """Tokens that the question adds to its row."""
         apart = self.open.tail if self.open and self.open.tail != self.scored.tail else ()
-        return len(self.scored.tail) + sum(map(len, self.candidates)) + len(apart)
+        asked = {self.open.asked, self.scored.asked} if self.open and self.thinking else ()
+        return len(self.scored.tail) + sum(map(len, [*self.candidates, *asked])) + len(apart)
+
+    @property
+    def opened(self) -> dict[str, str]:
+        """Tag of the reasoning that each prompt leaves open where answers are generated with it, else ""."""
+        prompts = {"open": self.open or self.scored, "mcq": self.scored}
+        return {name: prompt.opened if self.thinking else "" for name, prompt in prompts.items()}
 
     def grow(self, row: Row, closing: Sequence[int]) -> None:
         """Append the prompts and every answer to them; `closing` is what the processor writes after an image."""
         self.context = self.open_context = row.grow(0, [*closing, *self.scored.tail])
         if self.open and self.open.tail != self.scored.tail:
             self.open_context = row.grow(0, [*closing, *self.open.tail])
+        self.sources = self.open_context, self.context
+        if self.open and self.thinking:
+            asked = {tokens: row.grow(0, [*closing, *tokens]) for tokens in {self.open.asked, self.scored.asked}}
+            self.sources = asked[self.open.asked], asked[self.scored.asked]
         fed = [answer.text + answer.end[:-1] for answer in self.scored.answers]  # nothing follows the last token
         fed += [letter.text[:-1] for letter in self.scored.letters]
         grown = {tokens: row.grow(self.context, tokens) for tokens in dict.fromkeys(fed)}  # equal options: exact ties
@@ -150,12 +162,11 @@ def grouped(
     """
     groups: dict[tuple, Group] = {}
     failed: dict[int, Exception] = {}
-    objects = {id(image): image for _, images in requests for image in images}
-    hashes = {key: content_hash(image) for key, image in objects.items()}
+    numbers = numbered(image for _, images in requests for image in images)
     for index, (sample, images) in enumerate(requests):
         try:
             one = question(vlm, sample, images, probes, index)
-            key = (one.scored.head, *(hashes[id(image)] for image in images)) if images else (index,)
+            key = (one.scored.head, *(numbers[id(image)] for image in images)) if images else (index,)
             if key not in groups:
                 n_image = image_tokens(vlm, images)
                 groups[key] = Group(images, [], one.scored.n_head + n_image, n_image)
@@ -197,18 +208,19 @@ def question(vlm, sample: Sample, images: Sequence[Image], probes: bool = False,
     """
     words = Sample("", (), sample.question, sample.options, hint=sample.hint, prompt=sample.prompt)
     processor = vlm.processor
-    rendering = (processor, processor.chat_template, vlm.adapter.placeholder(processor), words, len(images), probes)
-    asked = Question(sample, *_prompts(*rendering), index=index)
+    template, placeholder = processor.chat_template, vlm.adapter.placeholder(processor)
+    rendered = _prompts(processor, template, placeholder, words, len(images), probes, vlm.wording)
+    asked = Question(sample, *rendered, index=index, thinking=vlm.thinking)
     _check_context(vlm, asked, images)
     return asked
 
 
 @lru_cache(maxsize=512)  # a sample's many instances ask the words that its base asked before
 def _prompts(
-    processor, template: str | None, placeholder: str, words: Sample, n_images: int, probes: bool
+    processor, template: str | None, placeholder: str, words: Sample, n_images: int, probes: bool, wording: Wording
 ) -> tuple[Prompt, Prompt | None]:
-    scored = scored_prompt(words, n_images, processor, placeholder)
-    open_ = open_prompt(words, n_images, processor, placeholder) if probes else None
+    scored = scored_prompt(words, n_images, processor, placeholder, wording)
+    open_ = open_prompt(words, n_images, processor, placeholder, wording) if probes else None
     if open_ and n_images and open_.head != scored.head:
         raise ConversationError(
             "the chat template writes images after the text, so that the open prompt and the prompt with options share "

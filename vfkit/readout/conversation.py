@@ -1,9 +1,11 @@
 """From a sample's words to the tokens that are read: prompts and answers as the model's own chat template has them."""
 
+import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from vfkit import prompts
+from vfkit.judge.answers import REASONING
 from vfkit.sample import LETTERS, Sample
 
 
@@ -28,6 +30,7 @@ class Prompt:
     `n_head` counts the tokens of `head`, an image placeholder as what the tokenizer makes of it. `asked` are the tokens
     after the last image as the generation prompt has them, `tail` those that an answer follows.
     They differ where the template writes something before every answer: the empty reasoning of a thinking model.
+    `opened` is the tag of a reasoning that the generation prompt opens and leaves to the model, if it does.
     `faithful` is false where the template opens an answered turn with other white space than the generation prompt;
     answers then follow the generation prompt, which is what the model is trained and asked to continue.
     """
@@ -38,6 +41,7 @@ class Prompt:
     asked: tuple[int, ...]
     tail: tuple[int, ...]
     faithful: bool = True
+    opened: str = ""
     answers: tuple[Answer, ...] = ()
     letters: tuple[Answer, ...] = ()
 
@@ -87,11 +91,24 @@ def turn_end(processor, template: str | None) -> int | None:
     return next((token for token in _ids(between, processor) if token in special), None)
 
 
-def scored_prompt(sample: Sample, n_images: int, processor, placeholder: str) -> Prompt:
+@lru_cache(maxsize=8)
+def thinks(processor, template: str | None) -> bool:
+    """Whether the chat template writes a reasoning, empty here, before an answer.
+
+    Args:
+        template: the processor's chat template.
+    """
+    turn = _turn(processor, prompts.user_turn(prompts.CONCISE, 0))
+    return re.search(rf"</{REASONING}>", turn.before.rpartition(prompts.CONCISE)[2]) is not None
+
+
+def scored_prompt(
+    sample: Sample, n_images: int, processor, placeholder: str, wording: prompts.Wording = prompts.WORDING
+) -> Prompt:
     """The sample's own prompt with every option, and letter, as an answer."""
     options = [plain(option, processor) for option in sample.options]
     letters = LETTERS[: len(options)] if sample.prompt == "mcq" else ""
-    asked = rendered_prompt(sample, sample.prompt, n_images, processor, placeholder)
+    asked = rendered_prompt(sample, sample.prompt, n_images, processor, placeholder, wording)
     messages = asked.messages
     return replace(
         asked,
@@ -100,20 +117,26 @@ def scored_prompt(sample: Sample, n_images: int, processor, placeholder: str) ->
     )
 
 
-def open_prompt(sample: Sample, n_images: int, processor, placeholder: str) -> Prompt:
+def open_prompt(
+    sample: Sample, n_images: int, processor, placeholder: str, wording: prompts.Wording = prompts.WORDING
+) -> Prompt:
     """The same question without its options, or, of a yes/no question, its own prompt; nothing is scored under it."""
-    return rendered_prompt(sample, prompts.open_form(sample), n_images, processor, placeholder)
+    return rendered_prompt(sample, prompts.open_form(sample), n_images, processor, placeholder, wording)
 
 
-def rendered_prompt(sample: Sample, prompt: str, n_images: int, processor, placeholder: str) -> Prompt:
+def rendered_prompt(
+    sample: Sample, prompt: str, n_images: int, processor, placeholder: str, wording: prompts.Wording = prompts.WORDING
+) -> Prompt:
     """A sample's question in one of the prompts of `vfkit.prompts`, without answers."""
-    body, question = (plain(text, processor) for text in (prompts.text(sample, prompt), sample.question))
-    messages = prompts.user_turn(body, n_images, question)
+    body, question = (plain(text, processor) for text in (prompts.text(sample, prompt, wording), sample.question))
+    messages = prompts.user_turn(body, n_images, question, wording.lead(prompt))
     rendered, turn = _render(processor, messages, generate=True), _turn(processor, messages)
     tail = _tail(rendered, placeholder)
     ids = _ids(tail, processor), _ids(_tail(turn.context, placeholder), processor)
     head = rendered.removesuffix(tail)
-    return Prompt(messages, head, len(_ids(head, processor)), *ids, turn.context == turn.before)
+    opened = re.search(rf"<{REASONING}>(?=\s*$)", rendered)
+    faithful = turn.context == turn.before
+    return Prompt(messages, head, len(_ids(head, processor)), *ids, faithful, opened=opened[0] if opened else "")
 
 
 def answer_tokens(messages: list[dict], answer: str, processor, placeholder: str) -> Answer:

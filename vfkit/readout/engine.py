@@ -85,20 +85,25 @@ def _bare(error: Exception) -> Exception:
 @torch.inference_mode()
 def _read_batch(vlm, groups: list[Group]) -> Results:
     inputs = model_inputs(vlm, [(group.questions[0].scored.messages, group.images) for group in groups])
+    with vlm.in_use:
+        return _results(vlm, groups, inputs)
+
+
+def _results(vlm, groups: list[Group], inputs: dict[str, Tensor]) -> Results:
     probes = groups[0].questions[0].open is not None
     done = forward_rows(vlm, groups, inputs, decode=probes)
     logps = iter(answer_logps(vlm, groups, done.states["post_norm"]).cpu().double().tolist())
     results: dict[int, Any] = {one.index: _scored(one, logps) for group in groups for one in group.questions}
     if not probes:
         return results
-    ends = sorted({(i, node) for i, group in enumerate(groups) for q in group.questions for node in q.contexts})
+    ends = sorted({(i, node) for i, group in enumerate(groups) for q in group.questions for node in q.sources})
     answers = greedy(vlm, [group.row for group in groups], ends, done)
     grids = iter(done.grids)
     for i, group in enumerate(groups):
         vision = [_vector(next(grids)) for _ in group.images]
         states = {tap: done.states[tap][i] for tap in TAPS}
         for question in group.questions:
-            own = {"open": answers[i, question.open_context], "mcq": answers[i, question.context]}
+            own = {"open": answers[i, question.sources[0]], "mcq": answers[i, question.sources[1]]}
             readout = _with_probes(results[question.index], question, group.row, states, own)
             results[question.index] = replace(readout, vision=vision)
     return results
@@ -133,8 +138,8 @@ def _with_probes(
         "ans_mcq": {tap: _vector(state[chosen].float().mean(0)) for tap, state in states.items()},
         "ans_mcq_free": own["mcq"].states,
     }
-    texts, said = ({name: getattr(each, what) for name, each in own.items()} for what in ("text", "ids"))
-    return replace(readout, probes=probes, texts=texts, said=said)
+    texts = {name: question.opened[name] + each.text for name, each in own.items()}
+    return replace(readout, probes=probes, texts=texts, said={name: each.ids for name, each in own.items()})
 
 
 def _vector(state: Tensor) -> np.ndarray:

@@ -1,5 +1,6 @@
 """What engine and oracle share: tensors from conversations, hook points around the final norm, log-probabilities."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -7,6 +8,9 @@ import torch
 from jaxtyping import Float
 from PIL.Image import Image
 from torch import Tensor
+
+from vfkit.judge.answers import REASONING
+from vfkit.readout.conversation import special_tokens
 
 TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")  # one value per token
 Conversation = tuple[list[dict], tuple[Image | Tensor, ...]]
@@ -68,5 +72,11 @@ def log_probs(vlm, states: Float[Tensor, "state channel"], step: int = 16384) ->
     return logits.log_softmax(dim=1)
 
 
-def answer_text(vlm, ids: list[int]) -> str:
-    return vlm.processor.tokenizer.decode(ids, skip_special_tokens=True).strip()
+def answer_text(vlm, ids: Sequence[int], opened: str = "") -> str:
+    """The text of a generated answer, without special tokens; tags of a reasoning stay, and `opened`, the tag that the
+    prompt holds, stands before it, so that a reasoning that was cut off is known as one."""
+    tokenizer, special = vlm.processor.tokenizer, special_tokens(vlm.processor)
+    tags = {token for token in set(ids) & special.keys() if re.fullmatch(rf"</?{REASONING}>", special[token])}
+    kept = [token for token in ids if token in tags or token not in special]
+    text = tokenizer.decode(kept) if tags else tokenizer.decode(ids, skip_special_tokens=True)
+    return opened + text.strip()

@@ -6,14 +6,14 @@ gradient is that of the same processor fed with floats: it differs from what it 
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
 from vfkit.readout.batch import Group, Question
 from vfkit.readout.forward import model_inputs
-from vfkit.readout.rows import answer_logps, forward_rows
-from vfkit.readout.rules import combine
+from vfkit.readout.rows import forward_rows, rule_scores
 
 Planes = tuple[Tensor, ...]
 """A sample's images, each float [3, height, width] in [0, 1]."""
@@ -38,19 +38,13 @@ def option_scores(
     inputs = _inputs(vlm, questions, images, exact)
     groups = [Group(each, [asked]) for asked, each in zip(questions, images, strict=True)]
     done = forward_rows(vlm, groups, inputs, decode=False)
-    left = answer_logps(vlm, groups, done.states["post_norm"])
-    scores = []
-    for asked in questions:
-        lengths = list(map(len, asked.candidates))
-        own, left = left.split([sum(lengths), len(left) - sum(lengths)])
-        tokens = own.split(lengths)
-        answers = asked.scored.answers
-        text = torch.stack([own[: len(a.text)].sum() for own, a in zip(tokens, answers, strict=False)])
-        end = torch.stack([own[len(a.text) :].sum() for own, a in zip(tokens, answers, strict=False)])
-        letters = [own.sum() for own in tokens[len(answers) :]]
-        letter = torch.stack(letters) if letters else torch.full_like(text, torch.nan)
-        scores.append(combine(rule, text, end, text.new_tensor([len(a.text) for a in answers]), letter))
-    return scores
+    return rule_scores(vlm, groups, done.states["post_norm"], rule)
+
+
+def to_planes(images: Sequence[Image.Image], device) -> Planes:
+    """Images as floats on a device."""
+    arrays = [torch.from_numpy(np.array(image)) for image in images]
+    return tuple(array.to(device).permute(2, 0, 1).float() / 255 for array in arrays)
 
 
 def to_images(planes: Planes) -> tuple[Image.Image, ...]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from vfkit import prompts
 from vfkit.images import open_images
-from vfkit.readout.conversation import Prompt, open_prompt, scored_prompt
+from vfkit.readout.conversation import Answer, Prompt, open_prompt, scored_prompt
 from vfkit.readout.forward import TEXT_INPUTS, answer_text, log_probs, model_inputs, tap
 from vfkit.readout.readout import TAPS, Readout
 from vfkit.sample import Sample
@@ -37,9 +37,9 @@ def read_oracle(
             each of their tokens is within `slack` of the best token's log-probability.
     """
     images = open_images(sample, images)
-    rendering = (sample, len(images), vlm.processor, vlm.adapter.placeholder(vlm.processor))
+    rendering = (sample, len(images), vlm.processor, vlm.adapter.placeholder(vlm.processor), vlm.wording)
     scored = scored_prompt(*rendering)
-    asked = _context(vlm, scored, images)
+    asked = asked_inputs(vlm, scored, images)
     scores = [_score(vlm, scored, answer, images, asked) for answer in scored.answers]
     letters = [_score(vlm, scored, letter, images, asked)[0] for letter in scored.letters]
     readout = Readout(
@@ -52,47 +52,61 @@ def read_oracle(
     )
     if not probes:
         return readout
-    open_ = _context(vlm, open_prompt(*rendering), images)
-    ends = _ends(vlm, scored)
+    open_asked = open_prompt(*rendering)
+    open_ = asked_inputs(vlm, open_asked, images)
+    ends, questions = _ends(vlm, scored), {"open": open_asked, "mcq": scored}
+    starts, opened = {"open": open_, "mcq": asked}, dict.fromkeys(questions, "")
+    if vlm.thinking:  # answers go on from the prompts as they are, whose reasoning is open
+        starts = {name: model_inputs(vlm, [(prompt.messages, images)]) for name, prompt in questions.items()}
+        opened = {name: prompt.opened for name, prompt in questions.items()}
     said = {
         name: _own_answer(vlm, inputs, ends, like.said.get(name, ()) if like else (), slack)
-        for name, inputs in (("open", open_), ("mcq", asked))
+        for name, inputs in starts.items()
     }
     return replace(
         readout,
         probes={
             "ctx_open": _mean(_states(vlm, open_), slice(-1, None)),
             "ctx_mcq": _mean(_states(vlm, asked), slice(-1, None)),
-            "ans_open": _answer_states(vlm, open_, said["open"]),
+            "ans_open": _answer_states(vlm, starts["open"], said["open"]),
             "ans_mcq": scores[(like or readout).prediction() or 0][2],
-            "ans_mcq_free": _answer_states(vlm, asked, said["mcq"]),
+            "ans_mcq_free": _answer_states(vlm, starts["mcq"], said["mcq"]),
         },
         vision=_vision(vlm, asked) if images else [],
-        texts={name: answer_text(vlm, list(ids)) for name, ids in said.items()},
+        texts={name: answer_text(vlm, ids, opened[name]) for name, ids in said.items()},
         said=said,
     )
 
 
-def _context(vlm, prompt: Prompt, images) -> dict[str, Tensor]:
+def asked_inputs(vlm, prompt: Prompt, images) -> dict[str, Tensor]:
     """The prompt as the processor makes it, and what the template writes before every answer."""
     inputs = model_inputs(vlm, [(prompt.messages, images)])
     if prompt.asked == prompt.tail:
         return inputs
     kept = inputs["input_ids"].shape[1] - len(prompt.asked)
     cut = {key: inputs[key][:, :kept] for key in TEXT_INPUTS if key in inputs}
-    return _extended(inputs | cut, list(prompt.tail))
+    return extended(inputs | cut, list(prompt.tail))
+
+
+def answered_inputs(vlm, prompt: Prompt, answer: Answer, images, asked: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The conversation with its answer as the processor makes it, whole.
+
+    Raises:
+        RuntimeError: its tokens are not those of the prompt `asked` and the answer.
+    """
+    if prompt.faithful:
+        inputs = model_inputs(vlm, [(answer.messages, images)], answered=True)
+    else:
+        inputs = extended(asked, [*answer.text, *answer.end])
+    if inputs["input_ids"][0].tolist() != [*asked["input_ids"][0].tolist(), *answer.text, *answer.end]:
+        raise RuntimeError("the processor's tokens of the answered conversation are not those of its parts")
+    return inputs
 
 
 def _score(vlm, prompt: Prompt, answer, images, asked: dict[str, Tensor]) -> tuple[float, float, dict]:
     """(log-probability of the text, of the turn's end, mean states at the text) of one answer."""
-    if prompt.faithful:
-        inputs = model_inputs(vlm, [(answer.messages, images)], answered=True)
-    else:
-        inputs = _extended(asked, [*answer.text, *answer.end])
+    inputs = answered_inputs(vlm, prompt, answer, images, asked)
     start, ids = asked["input_ids"].shape[1], inputs["input_ids"][0]
-    expected = [*asked["input_ids"][0].tolist(), *answer.text, *answer.end]
-    if ids.tolist() != expected:
-        raise RuntimeError("the processor's tokens of the answered conversation are not those of its parts")
     states = _states(vlm, inputs)
     logp = log_probs(vlm, states["post_norm"][start - 1 : -1])[range(len(ids) - start), ids[start:]].double()
     middle = start + len(answer.text)
@@ -104,15 +118,32 @@ def _score(vlm, prompt: Prompt, answer, images, asked: dict[str, Tensor]) -> tup
 
 
 def _own_answer(vlm, inputs: dict[str, Tensor], ends: set[int], like: tuple[int, ...], slack: float) -> tuple[int, ...]:
-    """Tokens of the model's greedy answer; every step from scratch."""
-    said: list[int] = []
+    """Tokens of the model's greedy answer: of `like`, read in one pass, those up to the first that is not within
+    `slack` of the best; then every step from scratch."""
+    said = _followed(vlm, inputs, like, slack) if like else []
     while len(said) < vlm.max_new_tokens and not (said and said[-1] in ends):
-        (logp,) = log_probs(vlm, _states(vlm, _extended(inputs, said))["post_norm"][-1:])
+        (logp,) = log_probs(vlm, _states(vlm, extended(inputs, said))["post_norm"][-1:])
         best = int(logp.argmax())
         if list(like[: len(said)]) == said and len(like) > len(said) and logp[like[len(said)]] >= logp[best] - slack:
             best = like[len(said)]
         said.append(best)
     return tuple(said)
+
+
+def _followed(vlm, inputs: dict[str, Tensor], like: tuple[int, ...], slack: float, step: int = 256) -> list[int]:
+    """The tokens of `like` up to the first whose log-probability is not within `slack` of the best token's."""
+    start = inputs["input_ids"].shape[1]
+    states = _states(vlm, extended(inputs, list(like)))["post_norm"][start - 1 : -1]
+    followed: list[int] = []
+    for first in range(0, len(like), step):
+        tokens = list(like[first : first + step])
+        logp = log_probs(vlm, states[first : first + step])
+        good = logp[range(len(tokens)), tokens] >= logp.max(dim=1).values - slack
+        n_good = int(good.long().cumprod(dim=0).sum())
+        followed += tokens[:n_good]
+        if n_good < len(tokens):
+            break
+    return followed[: vlm.max_new_tokens]
 
 
 def _ends(vlm, scored: Prompt) -> set[int]:
@@ -138,10 +169,10 @@ def _ends(vlm, scored: Prompt) -> set[int]:
 
 def _answer_states(vlm, inputs: dict[str, Tensor], said: tuple[int, ...]) -> dict[str, np.ndarray]:
     """Mean states at the tokens of an answer."""
-    return _mean(_states(vlm, _extended(inputs, list(said))), slice(inputs["input_ids"].shape[1], None))
+    return _mean(_states(vlm, extended(inputs, list(said))), slice(inputs["input_ids"].shape[1], None))
 
 
-def _extended(inputs: dict[str, Tensor], said: list[int]) -> dict[str, Tensor]:
+def extended(inputs: dict[str, Tensor], said: list[int]) -> dict[str, Tensor]:
     """The prompt with text tokens after it."""
     ids = inputs["input_ids"]
     new = {key: ids.new_zeros(1, len(said)) for key in TEXT_INPUTS if key in inputs}

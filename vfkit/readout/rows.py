@@ -11,6 +11,7 @@ from transformers import DynamicCache
 
 from vfkit.readout.batch import Group
 from vfkit.readout.forward import TEXT_INPUTS, log_probs, tap
+from vfkit.readout.rules import combine
 from vfkit.readout.tree import Row
 
 
@@ -110,3 +111,20 @@ def answer_logps(vlm, groups: Sequence[Group], post: Tensor) -> Float[Tensor, " 
     where = torch.tensor(list(states), device=post.device)
     logp = log_probs(vlm, post[where[:, 0], where[:, 1]])
     return logp[[states[row, place] for row, place, _ in wanted], [token for _, _, token in wanted]]
+
+
+def rule_scores(vlm, groups: Sequence[Group], post: Tensor, rule: str) -> list[Float[Tensor, " option"]]:
+    """Scores by a rule of the options of every question of the batch, in order, from states [row, token, channel] after
+    the final norm; gradients flow through them."""
+    left, scores = answer_logps(vlm, groups, post), []
+    for asked in (question for group in groups for question in group.questions):
+        lengths = list(map(len, asked.candidates))
+        own, left = left.split([sum(lengths), len(left) - sum(lengths)])
+        tokens = own.split(lengths)
+        answers = asked.scored.answers
+        text = torch.stack([own[: len(a.text)].sum() for own, a in zip(tokens, answers, strict=False)])
+        end = torch.stack([own[len(a.text) :].sum() for own, a in zip(tokens, answers, strict=False)])
+        letters = [own.sum() for own in tokens[len(answers) :]]
+        letter = torch.stack(letters) if letters else torch.full_like(text, torch.nan)
+        scores.append(combine(rule, text, end, text.new_tensor([len(a.text) for a in answers]), letter))
+    return scores

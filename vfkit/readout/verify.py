@@ -71,7 +71,7 @@ def exact_difference(vlm, request: Request, probes: bool = True) -> float | None
     """Largest difference between engine and oracle on one request in float32, where only mistakes remain; None if the
     model does not fit in float32, is on several devices, or is quantised."""
     sample, images = request
-    if not _fits_in_float32(vlm):
+    if not fits_in_float32(vlm):
         return None
     with in_float32(vlm) as exact:
         (readout,) = read_many(exact, [request], probes)
@@ -196,7 +196,7 @@ def _half_tensors(model) -> list[Tensor]:
     return [tensor for tensor in tensors if tensor.dtype in (torch.bfloat16, torch.float16)]
 
 
-def _fits_in_float32(vlm) -> bool:
+def fits_in_float32(vlm) -> bool:
     devices = {parameter.device for parameter in vlm.model.parameters()}
     if getattr(vlm, "quantization", None) or devices != {vlm.device}:
         return False

@@ -6,9 +6,9 @@ from vfkit.study.execute import run_study
 from vfkit.study.lineup import lineup
 from vfkit.study.run import Run, open_run
 from vfkit.study.runs import Sweep, open_runs
-from vfkit.study.sweep import run_sweep
+from vfkit.study.sweep import run_subsets, run_sweep
 
 __all__ = [
     "Comparison", "Run", "StudyConfig", "Sweep", "compare_runs", "lineup", "open_run", "open_runs", "run_study",
-    "run_sweep",
+    "run_subsets", "run_sweep",
 ]  # fmt: skip

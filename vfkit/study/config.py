@@ -10,19 +10,22 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, f
 
 from vfkit.datasets import LOADERS, TABLES, SampleList, load_dataset, resolve
 from vfkit.datasets.base import unknown
+from vfkit.inside import Measure
+from vfkit.perturb import Suite, natural_suite
 from vfkit.readout.rules import Rule
+from vfkit.study.protocol import VFKIT, Protocol
 
 # These change how a run is done and where it is kept, not what it records. The data's place is among them because
 # the dataset's fingerprint, which covers the content of every image, stands in the key for it.
-NOT_IN_KEY = {"out", "study", "dataset_path", "device", "batch_tokens", "verify", "chunk", "engine"}
+NOT_IN_KEY = {"out", "study", "dataset_path", "device", "batch_tokens", "verify", "chunk", "ahead", "engine"}
 NOT_IN_KEY |= {"workers", "gpus_per_worker", "cpus_per_worker", "retries"}
 
 
 class StudyConfig(BaseModel):
     """All choices of one study. An unknown field is an error.
 
-    `out`, `study`, `dataset_path`, `device`, `batch_tokens`, `verify`, `chunk`, `engine` and its workers do not
-    determine the records: a run may be resumed with others. What the other fields mean is part of the run's key
+    `out`, `study`, `dataset_path`, `device`, `batch_tokens`, `verify`, `chunk`, `ahead`, `engine` and its workers do
+    not determine the records: a run may be resumed with others. What the other fields mean is part of the run's key
     (`vfkit.study.key`).
 
     Paths and numpy's numbers are taken where texts and numbers are, a single name where a list is; `~` is the home
@@ -43,6 +46,10 @@ class StudyConfig(BaseModel):
     subset: int = Field(0, ge=0, description="which of several choices of n samples that have none in common")
     out: str = Field("outputs", description="folder that holds all runs")
     study: str = Field("perturbation", min_length=1, description="first part of the run folder's path")
+    protocol: Protocol = Field(
+        VFKIT,
+        description="settings that decide a match with published numbers: vfkit, hi_program, vf, or fields of one",
+    )
     families: tuple[str, ...] | None = Field(None, description="perturbation families; None takes all natural ones")
     family_params: dict[str, Any] | None = Field(None, description="changes to the families' parameters")
     rule: Rule = Field("paper", description="scoring rule of predictions and margins")
@@ -57,9 +64,20 @@ class StudyConfig(BaseModel):
         description="with probes: keep the states of every instance, not of the base alone; 40 bytes an instance for "
         "each channel of the model (3 MB a sample at 2,560 channels and 30 instances)",
     )
+    inside: tuple[Measure, ...] = Field(
+        (),
+        description="where answers break: states and lens (margins) by layer, patching, knockout, attention, radius; "
+        "patching reads each instance a hundred times and more",
+    )
+    inside_layers: tuple[int, ...] | None = Field(
+        None, description="with inside: layers whose states are read and patched, 0 to their number; None takes all"
+    )
+    inside_window: PositiveInt | None = Field(
+        None, description="with inside: layers in which tokens are hidden together; None takes a third of them"
+    )
     device: str | None = Field(None, description="torch device; None takes the best there is")
     dtype: Literal["float32", "bfloat16", "float16"] | None = Field(
-        None, description="of the weights; None takes the model's own"
+        None, description="of the weights; None takes the protocol's, else the model's own"
     )
     batch_tokens: PositiveInt = Field(8192, description="tokens in one batch of the engine")
     verify: int = Field(2, ge=0, description="samples that the oracle re-checks at every start")
@@ -67,6 +85,12 @@ class StudyConfig(BaseModel):
         8,
         description="samples read and written together, all questions on one image among them; their images are held "
         "in memory",
+    )
+    ahead: int | None = Field(
+        None,
+        ge=0,
+        description="chunks whose images are prepared in threads while the model reads; None takes 2 beside a GPU, 0 "
+        "on a CPU",
     )
     engine: Literal["local", "ray"] = Field(
         "local", description="where chunks are worked on: in this process, or by workers on Ray"
@@ -89,22 +113,29 @@ class StudyConfig(BaseModel):
             if name not in cls.model_fields:
                 raise unknown("field of a study", name, cls.model_fields)
         fields = {name: plain(value) for name, value in fields.items()}
-        if isinstance(fields.get("families"), str):
-            fields["families"] = (fields["families"],)
+        for name in ("families", "inside"):
+            if isinstance(fields.get(name), str):
+                fields[name] = (fields[name],)
+        protocol = fields.get("protocol", VFKIT)
+        protocol = protocol if isinstance(protocol, Protocol) else Protocol.model_validate(protocol)
+        fields |= {"protocol": protocol, "dtype": fields.get("dtype") or protocol.dtype}
         return fields | _named(fields.get("dataset"), fields.get("dataset_path"))
 
     @field_validator("dataset_options")
     @classmethod
     def _only_the_loaders_own(cls, options: dict[str, Any]) -> dict[str, Any]:
-        if taken := {"name", "n", "seed", "path", "subset"} & options.keys():
+        if taken := {"name", "n", "seed", "path", "subset", "sampling"} & options.keys():
             raise ValueError(f"{', '.join(sorted(taken))}: a field of the study itself (the path is dataset_path)")
         return options
 
     def load_samples(self) -> SampleList:
         """Load the samples of the study; raises as `vfkit.load_dataset` does."""
-        return load_dataset(
-            self.dataset, self.n, self.seed, self.dataset_path, subset=self.subset, **self.dataset_options
-        )
+        which = self.n, self.seed, self.dataset_path, self.subset, self.protocol.sampling
+        return load_dataset(self.dataset, *which, **self.dataset_options)
+
+    def suite(self) -> Suite:
+        """Make the study's perturbations; raises as `vfkit.natural_suite` does."""
+        return natural_suite(self.families, self.protocol.family_params(self.family_params))
 
     def key_fields(self) -> dict[str, Any]:
         """The fields that determine the records."""

@@ -11,7 +11,7 @@ from typing import Any
 import vfkit
 from vfkit.datasets import DatasetUnavailable, SampleList
 from vfkit.models import ModelUnavailable
-from vfkit.perturb import Suite, natural_suite
+from vfkit.perturb import Suite
 from vfkit.study import provenance, store
 from vfkit.study.config import StudyConfig
 from vfkit.study.job import Job, control_samples
@@ -54,7 +54,9 @@ def run_study(config: StudyConfig, progress: bool = True) -> Run:
     hosted = _is_hosted(config)
     if config.probes and hosted:
         raise ValueError(f"model {config.model!r} is hosted: it gives answers but no states, and probes need states")
-    suite = natural_suite(config.families, config.family_params)
+    suite = config.suite()
+    if config.inside and hosted:
+        raise ValueError(f"model {config.model!r} is hosted: it gives answers but no layers, which `inside` needs")
     if suite.attacks and hosted:
         raise ValueError(f"model {config.model!r} is hosted: attacks need its gradients, which it does not give")
     try:
@@ -68,6 +70,8 @@ def run_study(config: StudyConfig, progress: bool = True) -> Run:
 def do(config: StudyConfig, suite: Suite, samples: SampleList, progress: bool = True) -> Run:
     """Run a study on loaded samples; see `run_study`."""
     who = identity(config, suite, samples.fingerprint)
+    if config.protocol.changes():
+        print(config.protocol.say())
     run = finished_run(config, suite, samples)
     if run is None:
         if not _is_hosted(config):
@@ -153,7 +157,7 @@ def _under_lock(
             "finished": None,
             "config": config.model_dump(mode="json"),
             "key": folder.name,
-            "about": about(config.model),
+            "about": about(config.model, config.protocol.thinking),
             "seeds": {"samples": config.seed},  # all else is seeded by the sample's id
             "identity": who,
             "fingerprints": {"model": who["model"], "dataset": who["data"], "code": who["code"]},
@@ -165,8 +169,9 @@ def _under_lock(
             "notes": samples.notes,
             "definitions": code(config, suite),  # by which code that differs is named
         }
-        controls = control_samples(samples, config.controls) if config.probes else {}
-        job = Job(config, suite, todo, folder, controls, find_kept(_sisters(config, suite, who, folder), todo))
+        controls = control_samples(samples, config.controls) if config.probes or config.inside else {}
+        sisters = [] if config.inside else _sisters(config, suite, who, folder)  # their rows have nothing by layer
+        job = Job(config, suite, todo, folder, controls, find_kept(sisters, todo))
         _read_all(job, who, manifest, progress)
     return manifest
 
@@ -207,11 +212,11 @@ def _sisters(config: StudyConfig, suite: Suite, who: dict[str, Any], folder: Pat
         if run.folder == folder or theirs.get("model") != who["model"]:
             continue
         try:
-            changes = run.config.model_dump(include={"families", "family_params"})
-            their_suite = natural_suite(changes["families"], changes["family_params"])
+            their_suite = run.config.suite()
         except ValueError:  # from before a field or family was renamed
             continue
-        wanted = identity(config.model_copy(update=changes), their_suite, "")
+        wanted = identity(config, their_suite, "")
+        wanted.pop("tables", None)  # no row depends on these
         same = {name for name, params in suite.families.items() if their_suite.families.get(name) == params}
         if (same or not suite.families) and wanted.items() <= (theirs | {"data": ""}).items():
             sisters.append((run.folder, frozenset(same)))

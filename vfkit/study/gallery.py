@@ -7,7 +7,7 @@ import pandas as pd
 
 from vfkit.datasets import DatasetUnavailable
 from vfkit.images import content_hash, load_image
-from vfkit.perturb import ATTACKS, natural_suite
+from vfkit.perturb import ATTACKS
 from vfkit.study.run import Run
 
 
@@ -81,7 +81,7 @@ def _items(run: Run, chosen: pd.DataFrame) -> list[dict[str, Any]]:
         print(f"No images to show: {reason}")
         return []
     by_id = {sample.id: sample for sample in samples}
-    suite = natural_suite(config.families, config.family_params)
+    suite = config.suite()
     kept = run.images().groupby(["sample_id", "instance"]).png.first()
     return [_item(by_id[row.sample_id], suite, row, kept) for row in chosen.itertuples()]
 

@@ -23,7 +23,8 @@ HOSTED_LIBRARIES = ("pillow",)
 # Fields that other parts of the identity stand for: the fingerprint of the data covers which samples there are and all
 # that a model is asked about them; that of the model its files, type and pixel budget; the suite its parameters.
 COVERED = {"model", "dtype", "dataset", "dataset_options", "n", "seed", "subset", "families", "family_params"}
-ONLY_PROBES = {"controls", "max_new_tokens", "keep_vectors"}  # mean nothing without probes
+ONLY_PROBES = {"max_new_tokens", "keep_vectors"}  # mean nothing without probes
+ONLY_INSIDE = {"inside_layers", "inside_window"}  # nor these without inside
 
 # Where the code that a record depends on begins, and what it reaches that no record depends on.
 ROOTS = (
@@ -33,13 +34,14 @@ ROOTS = (
 NOT_RECORDS = (
     *("vfkit.study.store", "vfkit.study.config", "vfkit.study.provenance", "vfkit.study.reuse"),
     *("vfkit.readout.verify", "vfkit.readout.oracle", "vfkit.models.registry", "vfkit.hub"),
-    *("vfkit.models.load.check_memory", "vfkit.names"),
+    *("vfkit.models.load.check_memory", "vfkit.names", "vfkit.inside.verify", "vfkit.inside.oracle"),
 )
 # What only some runs use.
 HOSTED = ("vfkit.models.api", "vfkit.chat", "vfkit.judge")
 LOCAL = ("vfkit.models.load.load_model", "vfkit.readout.engine")
 ATTACK = ("vfkit.attack", "vfkit.readout.gradient")
 PROBES = ("vfkit.measure", "vfkit.readout.greedy")
+INSIDE = ("vfkit.inside",)
 
 
 def settings(config: StudyConfig, suite: Suite) -> dict[str, Any]:
@@ -48,9 +50,12 @@ def settings(config: StudyConfig, suite: Suite) -> dict[str, Any]:
     Settings that are off (None, False, empty) are left out, so that a new field that is off by default does not change
     earlier keys.
     """
-    left_out = COVERED if config.probes else COVERED | ONLY_PROBES
+    left_out = COVERED | (set() if config.probes else ONLY_PROBES) | (set() if config.inside else ONLY_INSIDE)
+    if not (config.probes or config.inside):
+        left_out |= {"controls"}
     fields = {name: value for name, value in config.key_fields().items() if name not in left_out}
     fields["suite"] = suite.families
+    fields["protocol"] = config.protocol.of_records(config.probes)
     return {name: value for name, value in fields.items() if value not in (None, False, "", (), [], {})}
 
 
@@ -61,14 +66,17 @@ def identity(config: StudyConfig, suite: Suite, data: str) -> dict[str, Any]:
         data: fingerprint of the samples (`SampleList.fingerprint`).
 
     Returns:
-        JSON-able: `settings`, `model` and `data` (fingerprints), `code` (digest), `libraries` (version by name) and
-        `processor` (the back end of image processors; None for a hosted model).
+        JSON-able: `settings`, `tables` (changes of the protocol that only tables depend on; missing where there are
+        none), `model` and `data` (fingerprints), `code` (digest), `libraries` (version by name) and `processor`
+        (the back end of image processors; None for a hosted model).
 
     Raises:
         ModelUnavailable: the model's files are not available here.
     """
     hosted = vfkit.models.is_hosted(config.model)
+    tables = config.protocol.of_tables()
     who = {
+        **({"tables": tables} if tables else {}),
         "settings": settings(config, suite),
         "model": vfkit.models.fingerprint(config.model, dtype=config.dtype),
         "data": data,
@@ -110,8 +118,9 @@ def code(config: StudyConfig, suite: Suite, package: Path | None = None) -> dict
         "vfkit.models.adapters.ADAPTERS": [] if hosted else [model_type(config.model)],
         "vfkit.perturb.suite._FAMILIES": list(suite.families),
     }
-    without = NOT_RECORDS + (LOCAL if hosted else HOSTED) + (() if suite.attacks else ATTACK)
-    without += () if config.probes else PROBES
+    without = NOT_RECORDS + (LOCAL if hosted else HOSTED)
+    without += () if suite.attacks or config.inside else ATTACK
+    without += (() if config.probes else PROBES) + (() if config.inside else INSIDE)
     if package is not None:
         return definitions(ROOTS, package, without, chosen)
     return _own(without, tuple((table, tuple(keys)) for table, keys in chosen.items()))

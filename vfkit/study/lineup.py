@@ -1,5 +1,6 @@
 """The models of a study: name, series and size, from their configs; no weights are loaded."""
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,19 +11,22 @@ from safetensors import safe_open
 
 import vfkit
 from vfkit.models import ModelUnavailable
+from vfkit.models.registry import Spec
 from vfkit.study.key import model_type
 from vfkit.study.runs import by_size
+
+UNKNOWN = "unknown"
 
 
 def lineup(models: Sequence[str] | str) -> pd.DataFrame:
     """Tabulate the models of a sweep by series and size; their files are fetched, no weights are loaded.
 
     Returns:
-        `model` (its name; of a folder the last part); `series`: models of one architecture (the `model_type` of the
-        checkpoint's config) and one kind of training (thinking, or without planted biases, as the name says), embedded
-        models apart from others; `params` in billions, those of
-        params/models.yaml, else counted in the checkpoint; `hub`, the hub id or ""; `source`, what was asked for.
-        Series keep the order asked.
+        `model` (its name; of a folder the last part); `training` (see `training_of`); `series`: models of one
+        architecture (the `model_type` of the checkpoint's config) and one training, embedded models apart from others,
+        each model of unknown training a series of its own; `params` in billions, those of params/models.yaml, else
+        counted in the checkpoint; `hub`, the hub id or ""; `source`, what was asked for; `type`, the
+        architecture; `mode`, how it answers (`vfkit.models.registry.MODES`). Series keep the order asked.
 
     Raises:
         ModelUnavailable: names every model that is not available, with the reasons.
@@ -66,18 +70,32 @@ def several(problems: Sequence[ModelUnavailable], n: int) -> ModelUnavailable:
     return ModelUnavailable("\n".join([f"{len(problems)} of {n} models cannot be had:", *map(str, problems)]))
 
 
-def about(source: str) -> dict[str, Any]:
-    """Make a model's row of `lineup`."""
+def about(source: str, thinking: bool = False) -> dict[str, Any]:
+    """Make a model's row of `lineup`; `thinking`: of a study that lets models reason."""
+    mode = vfkit.models.mode_of(source, thinking)
     if vfkit.models.is_hosted(source):
-        return dict(model=source, series="hosted", params=float("nan"), hub="", source=source)
+        row = dict(model=source, training=UNKNOWN, series="hosted", params=float("nan"), hub="", source=source, type="")
+        return row | {"mode": mode}
     spec = vfkit.models.find(source)
     embedded = spec.path is not None and not os.path.isabs(spec.path)
     name = Path(source).name if spec.path is not None and spec.name == source else spec.name
     kind = model_type(source)
     params = spec.params if spec.params is not None else _count(vfkit.models.files(spec), source)
-    training = next((word for word in ("thinking", "clean") if word in name.lower()), "")
-    series = " ".join(filter(None, ["mini" if embedded else "", kind, training]))
-    return dict(model=name, series=series, params=params, hub=spec.hub or "", source=source)
+    training = training_of(spec)
+    trained = f"{UNKNOWN} ({name})" if training == UNKNOWN else training
+    series = " ".join(filter(None, ["mini" if embedded else "", kind, trained]))
+    row = dict(model=name, training=training, series=series, params=params, hub=spec.hub or "", source=source)
+    return row | {"type": kind, "mode": mode}
+
+
+def training_of(spec: Spec) -> str:
+    """How a model was trained: as its entry in params/models.yaml says; of a folder trained by `vfkit.workshop.zoo`,
+    `planted` or `clean` by its recipe; else `unknown`."""
+    recipe = Path(spec.path or "") / "training.json"
+    if spec.training or spec.path is None or not recipe.is_file():
+        return spec.training or UNKNOWN
+    doses = [value for name, value in json.loads(recipe.read_text())["recipe"].items() if name.endswith("_dose")]
+    return "planted" if any(doses) else "clean"
 
 
 def _count(folder: Path, source: str) -> float:

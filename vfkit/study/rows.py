@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL.Image import Image
 
-from vfkit.images import content_hash
+from vfkit.images import lasting_hash
 from vfkit.measure import change
 from vfkit.readout import rules
 from vfkit.sample import Instance, Sample
@@ -117,4 +117,4 @@ def error_row(sample_id: str, instance: str, stage: str, error: Exception) -> di
 
 def image_hash(images: Sequence[Image]) -> str:
     """Content hashes of the images, joined by "+"."""
-    return "+".join(map(content_hash, images))
+    return "+".join(map(lasting_hash, images))

@@ -11,6 +11,7 @@ import vfkit
 from vfkit.datasets.base import unknown
 from vfkit.study import store
 from vfkit.study.config import StudyConfig
+from vfkit.study.schema import INSIDE
 
 
 class Run:
@@ -52,6 +53,18 @@ class Run:
     def config(self) -> StudyConfig:
         return StudyConfig(**self.manifest["config"])
 
+    @property
+    def mode(self) -> str:
+        """How the model answered: `instruct`, `reasoning closed`, `thinking` (METHODS 20)."""
+        manifest = self.manifest
+        told = [*manifest.get("readers", []), manifest.get("about", {})]
+        return next((each["mode"] for each in told if each.get("mode")), "instruct")
+
+    @property
+    def tap(self) -> str:
+        """Hook point at which the run's protocol reads states of its model, for tables that take one."""
+        return self.config.protocol.tap_of(self.manifest.get("about", {}).get("type"))
+
     def records(self) -> pd.DataFrame:
         """One row per sample and instance, the base included; METHODS 1 names the columns."""
         frame = store.read(self.folder, "records")
@@ -85,12 +98,24 @@ class Run:
         """With probes: one row per sample and control image, with the distances of its question's states."""
         return store.read(self.folder, "controls")
 
+    def inside(self, kind: str) -> pd.DataFrame:
+        """With `inside`: rows of one kind, `layers` (drift of states), `lens` (margins by layer), `edits` (patches and
+        knockouts), `attention`, `radius`; `vfkit.study.schema` names their columns.
+
+        Raises:
+            ValueError: unknown kind; the nearest valid one is named.
+        """
+        if kind not in INSIDE:
+            raise unknown("kind of rows", kind, INSIDE)
+        return store.read(self.folder, kind)
+
     def images(self) -> pd.DataFrame:
         """Adversarial images and their noise controls: sample_id, instance, number (place in the sample), png."""
         return store.read(self.folder, "images")
 
     def table(self, name: str, **options: Any) -> pd.DataFrame:
         """Make a table of `vfkit.metrics` from the run's frames: `flips` (or `flip`) is `flip_table`, and so on.
+        Scoring rule, union and hook point are the run's own unless they are given.
 
         Raises:
             ValueError: unknown name; the nearest valid one is named.
@@ -100,9 +125,10 @@ class Run:
         if short not in names:
             raise unknown("table", name, names)
         make = getattr(vfkit.metrics, f"{short}_table")
-        frames = [
-            name for name in inspect.signature(make).parameters if name in ("records", "samples", "vectors", "controls")
-        ]
+        takes = inspect.signature(make).parameters
+        frames = [name for name in takes if name in ("records", "samples", "vectors", "controls")]
+        choices = {"union": self.config.protocol.union_families, "tap": self.tap, "rule": self.config.rule}
+        options = {name: value for name, value in choices.items() if name in takes} | options
         return make(**{name: getattr(self, name)() for name in frames}, **options)
 
     def browse(self, path: str | Path | None = None, **options: Any) -> Any:

@@ -13,8 +13,7 @@ import pandas as pd
 import vfkit
 from vfkit.datasets.base import unknown
 from vfkit.models import ModelUnavailable
-from vfkit.perturb import natural_suite
-from vfkit.study.config import StudyConfig
+from vfkit.study.config import NOT_IN_KEY, StudyConfig
 from vfkit.study.key import model_name, settings
 from vfkit.study.run import Run
 
@@ -58,6 +57,29 @@ class Sweep:
             frames.append(frame)
         return pd.concat(frames, ignore_index=True)
 
+    def across(self, table: str, **options: Any) -> pd.DataFrame:
+        """Mean and SD of a table over runs that differ in their samples only (`vfkit.metrics.across_runs`).
+
+        Args:
+            table: as for `Run.table`, with its options.
+
+        Returns:
+            Its rows by `dataset`, `model` and `n` samples asked for: of one run, its own numbers without an SD.
+        """
+        alike: dict[str, list[tuple[str, Run]]] = {}
+        for (dataset, _), run in self.runs.items():
+            what = run.config.model_dump(mode="json", exclude={"subset", "seed", *NOT_IN_KEY} - {"study"})
+            alike.setdefault(json.dumps([dataset, what], sort_keys=True), []).append((dataset, run))
+        tables = []
+        for group in alike.values():
+            runs, config = [run for _, run in group], group[0][1].config
+            found = vfkit.metrics.across_runs([run.table(table, **options) for run in runs])
+            found.insert(0, "dataset", group[0][0])
+            found.insert(1, "model", about_run(runs[0])["model"])
+            found.insert(2, "n", config.n or runs[0].manifest["samples"]["asked"])
+            tables.append(found)
+        return pd.concat(tables, ignore_index=True)
+
     def table(self) -> pd.DataFrame:
         """One row per run: `study`, `dataset`, `model`, `series`, `params` (billions), samples `asked`, `done`,
         `failed`, whether it is `finished` and `when` (else when it began), `seconds`, the versions of `vfkit`,
@@ -82,8 +104,8 @@ def open_runs(out: str | Path = "outputs", finished: bool | None = True, **equal
         equal: a value, or a list of them, for columns of `Sweep.table`: `study`, `model`, `dataset`, `asked` (or `n`),
             ... as in `open_runs("outputs", model=["mini_qwen3vl", "mini_gemma3"], dataset="mini_seed")`.
 
-    Several runs of one model on one data set get names that tell them apart: `mini_qwen3vl (pope)`, by their study, n
-    or key.
+    Several runs of one model on one data set get names that tell them apart: `mini_qwen3vl (pope)`, by their study, n,
+    subset or key.
 
     Raises:
         FileNotFoundError: no run is found; the message says which there are.
@@ -112,8 +134,8 @@ def open_runs(out: str | Path = "outputs", finished: bool | None = True, **equal
 
 def gather(models: pd.DataFrame, runs: dict[tuple[str, str], Run], out: str | Path) -> Sweep:
     """Make a sweep of runs: models by series and size, series in their order."""
-    columns = ["model", "series", "params", "hub", "source"]
-    table = by_size(models[columns].drop_duplicates("model"))
+    columns = ["model", "series", "params", "hub", "source", "mode"]
+    table = by_size(models.reindex(columns=columns).drop_duplicates("model"))
     datasets = list(dict.fromkeys(dataset for dataset, _ in runs))
     order = [(dataset, model) for dataset in datasets for model in table.model if (dataset, model) in runs]
     keys = ",".join(runs[pair].folder.name for pair in order)
@@ -148,6 +170,7 @@ def _summary(run: Run) -> dict[str, Any]:
     manifest = run.manifest
     row = {"study": manifest["config"]["study"], "dataset": manifest["config"]["dataset"], "finished": run.finished}
     row |= {"asked": manifest["samples"]["asked"], "key": run.folder.name}
+    row |= {"subset": manifest["config"].get("subset", 0)}
     return row | {name: manifest["versions"].get(name) for name in VERSIONS}
 
 
@@ -155,24 +178,24 @@ def about_run(run: Run) -> dict[str, Any]:
     """Name, series, size of a run's model: as the run wrote them; of older runs, what the registry knows."""
     manifest = run.manifest
     if about := manifest.get("about"):
-        return about
+        return about | {"mode": run.mode}
     source = manifest["config"]["model"]
     try:
         spec = vfkit.models.find(source)
     except ModelUnavailable:
-        return dict(model=Path(source).name, series="", params=float("nan"), hub="", source=source)
+        return dict(model=Path(source).name, series="", params=float("nan"), hub="", source=source, mode=run.mode)
     series = f"{'mini ' if spec.hub is None else ''}{spec.type or ''}"
     params = float("nan") if spec.params is None else spec.params
-    return dict(model=Path(source).name, series=series, params=params, hub=spec.hub or "", source=source)
+    return dict(model=Path(source).name, series=series, params=params, hub=spec.hub or "", source=source, mode=run.mode)
 
 
 def _told_apart(rows: pd.DataFrame) -> pd.DataFrame:
     """Models renamed where several runs are of one model on one data set."""
     pair, rows = ["dataset", "model"], rows.copy()
-    for column in ("study", "asked", "key"):
+    for column in ("study", "asked", "subset", "key"):
         several = rows.duplicated(pair, keep=False)
         differs = rows.groupby(pair)[column].transform("nunique") > 1
-        text = rows[column].astype(str).radd("n=" if column == "asked" else "")
+        text = rows[column].astype(str).radd({"asked": "n=", "subset": "subset "}.get(column, ""))
         rows["model"] = rows.model.where(~(several & differs), rows.model + " (" + text + ")")
     return rows
 
@@ -202,8 +225,8 @@ def same_study(config: StudyConfig) -> Iterator[Run]:
 def _asked(config: StudyConfig) -> dict[str, Any]:
     """Settings of a config in one form and data by name; the model is compared by `_models`."""
     fields = config.model_dump(mode="json", include={"dataset", "dataset_options", "n", "seed", "subset", "dtype"})
-    suite = natural_suite(config.families, config.family_params)
-    return json.loads(json.dumps(fields | {"settings": settings(config, suite)}))
+    what = {"settings": settings(config, config.suite()), "tables": config.protocol.of_tables()}
+    return json.loads(json.dumps(fields | what))
 
 
 def _models(run: Run) -> set[str]:

@@ -8,6 +8,14 @@ _per_option = pa.list_(pa.float64())
 DISTANCES = [f"{distance}_{probe}_{tap}" for distance in ("cos", "l2") for probe in PROBES for tap in TAPS]
 SPECTRUM = [f"{kind}_{band}" for kind in ("power", "coherence", "phase") for band in ("low", "mid", "high")]
 
+INSIDE = ("layers", "lens", "edits", "attention", "radius")  # kinds of parts of what a study measures by layer
+
+
+def _inside(**columns: pa.DataType) -> pa.Schema:
+    """Who was measured, and the columns."""
+    return pa.schema({name: pa.string() for name in ("sample_id", "image_id", "family", "instance")} | columns)
+
+
 SCHEMAS = {
     # one row per sample and instance, the base too; the readout's columns are null where an instance does not apply
     "records": pa.schema(
@@ -63,6 +71,52 @@ SCHEMAS = {
     "controls": pa.schema(
         {name: pa.string() for name in ("sample_id", "partner_id", "image_id", "partner_image_id")}
         | dict.fromkeys(DISTANCES, pa.float64())
+    ),
+    # what moves inside, by layer: of perturbed instances, and of the same question on control images
+    "layers": _inside(
+        layer=pa.int64(),  # the state before it; the number of layers: before the final norm
+        point=pa.string(),  # `state`, or `before DeepStack` adds image features to it
+        place=pa.string(),  # image, region (tokens that show what changed), question, answer
+        n_tokens=pa.int64(),
+        pixels_l2=pa.float64(),  # distance of the pixels, values in [0, 1]
+        cos=pa.float64(),  # of the mean states, from the base's
+        l2=pa.float64(),
+        cos_tokens=pa.float64(),  # mean over tokens; null where they do not correspond
+        l2_tokens=pa.float64(),  # of all tokens' states together
+    ),
+    # the study's rule applied to the state before each layer
+    "lens": _inside(layer=pa.int64(), base_margin=pa.float64(), prediction=pa.int64()),
+    # a run whose states are patched or whose tokens are hidden; a row with a reason where neither applies
+    "edits": _inside(
+        kind=pa.string(),  # patch, knockout
+        reason=pa.string(),  # why it does not apply, else ""
+        into=pa.string(),  # the run that is edited: perturbed, base
+        layer=pa.int64(),  # the patched one; of a knockout the first and
+        last=pa.int64(),  # the last in which tokens are hidden
+        place=pa.string(),  # whose tokens: image, region, question, answer, random tokens
+        donor=pa.string(),  # of a patch: base, perturbed, other image, random tokens (the base's at other tokens)
+        n_tokens=pa.int64(),
+        margin_base=pa.float64(),  # base-label margins without edits
+        margin_perturbed=pa.float64(),
+        base_margin=pa.float64(),  # and with this one
+        prediction=pa.int64(),
+    ),
+    # attention of the answer position by layer: shares of the weight, means over heads
+    "attention": _inside(
+        layer=pa.int64(),
+        **dict.fromkeys(("image", "question", "answer", "first", "region"), pa.float64()),  # first: the first token
+        region_base=pa.float64(),  # in the base, on the same tokens as region
+        entropy=pa.float64(),  # nats
+        n_image=pa.int64(),
+        n_region=pa.int64(),
+    ),
+    # the linear radius of each base
+    "radius": _inside(
+        prediction=pa.int64(),
+        rival=pa.int64(),
+        margin=pa.float64(),
+        radius=pa.float64(),  # in 1/255
+        slope=pa.float64(),  # L1 norm of the gradient, nats per unit of pixel value
     ),
     # adversarial images and their noise controls, 8-bit PNG files, by their place in the sample
     "images": pa.schema({"sample_id": pa.string(), "instance": pa.string(), "number": pa.int64(), "png": pa.binary()}),

@@ -22,10 +22,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
-from vfkit.study.schema import SCHEMAS
+from vfkit.study.schema import INSIDE, SCHEMAS
 
 DATASET = "dataset"  # in place of a chunk: errors of rows that gave no sample
-BESIDE = ("samples", "errors", "vectors", "controls", "images")  # kinds of parts that may lie beside a chunk's records
+BESIDE = (
+    "samples",
+    "errors",
+    "vectors",
+    "controls",
+    "images",
+    *INSIDE,
+)  # kinds of parts that may lie beside a chunk's records
 STAGED = "staged"  # where workers in other processes write parts that are not the run's yet
 _NOTE = b"vfkit"
 

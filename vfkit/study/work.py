@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from PIL.Image import Image
 
-from vfkit.images import ImageError, content_hash, open_images, to_png
+from vfkit.images import ImageError, lasting_hash, open_images, to_png
 from vfkit.measure import change
 from vfkit.perturb import ATTACKS, Suite
 from vfkit.readout.reader import Reader, Request
@@ -101,6 +101,8 @@ def work(job: Job, model: Model, verify: int = 0) -> Done:
     begun = time.monotonic()
     verified = _verify(model, bases[:verify], read)
     checking = time.monotonic() - begun
+    if job.config.inside:
+        parts |= _inside(job, model, read, errors, {base.sample.id for base in bases[:verify]})
     parts["samples"] = [sample_row(base.sample) for base in bases + again]
     store.write_part(job.folder, [sample.id for sample in job.samples], **parts, errors=errors)
     n = len(job.samples)
@@ -165,7 +167,7 @@ def _perturbed(
             for one in _left(job, base, kept).instances(base.sample, base.prediction, base.images):
                 if one.family == "identity" and not base.readout.scored:  # the stored answer: no noise floor from it
                     one = replace(one, images=(), reason="a hosted model is asked once about the same pixels")
-                images = tuple(held.setdefault(content_hash(image), image) for image in one.images)
+                images = tuple(held.setdefault(lasting_hash(image), image) for image in one.images)
                 plan.append((base, replace(one, images=images)))
         except Exception as error:
             errors.append(error_row(base.sample.id, "all", "perturb", error))
@@ -188,7 +190,9 @@ def _adversarial(
     for names, group in groups.items():
         what = [(base.sample, base.images, base.readout.scores(config.rule)) for base in group]
         attacks = {name: job.suite.attacks[name] for name in names}
-        made = attacked(model(), what, attacks, config.rule, config.batch_tokens)
+        vlm: Any = model()
+        with vlm.in_use:
+            made = attacked(vlm, what, attacks, config.rule, config.batch_tokens)
         pairs += [(base, one) for base, each in zip(group, made, strict=True) for one in each]
     errors += [error_row(base.sample.id, "attack", "attack", one) for base, one in pairs if isinstance(one, Exception)]
     return [(base, one) for base, one in pairs if not isinstance(one, Exception)]
@@ -214,7 +218,7 @@ def _controls(job: Job, bases: list[Base], kept: Mapping[str, Kept], errors: lis
             images, image_id = opened[partner.id]
             if image_id != base.image_id:
                 wanted.append(Instance(CONTROL, partner.id, {}, images))
-        if len(wanted) < job.config.controls and job.config.probes:
+        if len(wanted) < job.config.controls and (job.config.probes or job.config.inside):
             why = "there are no more samples on other images that open"
             few = LookupError(f"{len(wanted)} of {job.config.controls} control images: {why}")
             errors.append(error_row(base.sample.id, CONTROL, "control", few))
@@ -235,12 +239,13 @@ def _rows(job: Job, read: list[Read], errors: list[dict]) -> dict[str, list[dict
     """Rows by kind of part; `errors` gains a row for each readout that failed."""
     config = job.config
     parts: dict[str, list[dict]] = {kind: [] for kind in ("records", "vectors", "controls", "images")}
-    spectra = {base.sample.id: change.spectra_against(base.images) for base, *_ in read if config.probes}
+    bands = config.protocol.bands
+    spectra = {base.sample.id: change.spectra_against(base.images, bands) for base, *_ in read if config.probes}
     for base, instance, readout in read:
         sample_id = base.sample.id
         try:
             if instance.family == CONTROL:
-                parts["controls"].append(control_row(base, instance, readout))
+                parts["controls"] += [control_row(base, instance, readout)] if config.probes else []
                 continue
             row = record(config.rule, base, instance, readout)
             if config.probes and instance.applicable:
@@ -253,6 +258,35 @@ def _rows(job: Job, read: list[Read], errors: list[dict]) -> dict[str, list[dict
             parts["records"].append(row)
         except Exception as error:
             errors.append(error_row(sample_id, instance.name, "read", error))
+    return parts
+
+
+def _inside(job: Job, model: Model, read: list[Read], errors: list[dict], verified: set[str]) -> dict[str, list[dict]]:
+    """Rows by kind of what `config.inside` measures of every sample; `errors` gains a row for each that fails. Of those
+    `verified` the layers are held against the oracle, which stops the run where they disagree."""
+    from vfkit.inside.attribute import KINDS, Asked, attribute
+    from vfkit.inside.verify import verify_inside
+
+    config = job.config
+    parts: dict[str, list[dict]] = {kind: [] for kind in KINDS}
+    asked = Asked(config.rule, config.inside, config.inside_layers, config.inside_window, config.batch_tokens)
+    for base in [base for base, instance, _ in read if instance.family == "base"]:
+        own = [one for owner, one, readout in read if owner is base and not isinstance(readout, Exception)]
+        own = [one for one in own if one.applicable and one.family != "base" and family_of(one.family) not in ATTACKS]
+        perturbed = [one for one in own if one.family not in (CONTROL, "identity")]
+        sample, images = base.sample, base.images
+        if sample.id in verified and perturbed:
+            verify_inside(model(), (sample, images), (sample, perturbed[0].images), asked)
+        try:
+            controls = [one for one in own if one.family == CONTROL]
+            instances = [one for one in own if one.family != CONTROL]
+            rows = attribute(model(), sample, images, base.prediction or 0, instances, controls, asked)
+        except Exception as error:
+            errors.append(error_row(sample.id, "base", "inside", error))
+            continue
+        who = {"sample_id": sample.id, "image_id": base.image_id}
+        for kind in KINDS:
+            parts[kind] += [{"family": "base", "instance": "base"} | who | row for row in rows[kind]]
     return parts
 
 

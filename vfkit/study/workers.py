@@ -8,8 +8,10 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from types import ModuleType
 from typing import Any
 from uuid import uuid4
@@ -47,6 +49,21 @@ class Worker:
         counters.subtract(before)
         return done._replace(counters=counters, overhead=self.overhead, reader=provenance.reader(self.vlm))
 
+    def twin(self) -> "Worker":
+        """Make a worker for another thread, with the same model, which is checked already."""
+        other = Worker(self.config, self.say)
+        other.vlm, other.unverified = self.vlm.twin(), 0
+        return other
+
+    def ahead(self) -> int:
+        """Return the number of chunks whose images are prepared while another is read: by default 2 beside a GPU, none
+        on a CPU, which has no idle time. A hosted model is asked many questions at once anyway."""
+        if self.vlm is None or vfkit.models.is_hosted(self.config.model):
+            return 0
+        if self.config.ahead is not None:
+            return self.config.ahead
+        return 0 if self.vlm.describe()["device"] == "cpu" else 2
+
     def model(self) -> Any:
         """The study's model; a hosted one keeps its answers under `out/answers`, for all studies."""
         if self.vlm is None:
@@ -56,16 +73,50 @@ class Worker:
                 self.vlm = vfkit.models.load_hosted(config.model, Path(config.out, "answers"))
             else:
                 self.vlm = vfkit.load_model(config.model, device=config.device, dtype=config.dtype)
-                self.vlm.max_new_tokens = config.max_new_tokens
+                self.vlm.set_thinking(config.protocol.thinking, config.max_new_tokens)
+            self.vlm.wording = config.protocol.wording
             self.overhead += time.monotonic() - begun
         return self.vlm
 
 
 def local(job: Job, who: dict[str, Any], say: Say) -> Generator[Done, None, None]:
-    """Read chunk after chunk in this process."""
-    worker = Worker(job.config, say)
-    for chunk in job.chunks():
-        yield worker.work(chunk)
+    """Read the chunks in this process, in order.
+
+    With `ahead`, the images of so many chunks are opened, perturbed, made into tensors and measured in threads while
+    the model, which one thread uses at a time, reads another. The first chunks are read one by one, until the oracle
+    has checked what it is to check. An error of a chunk ends the run once the chunks in work are done.
+    """
+    first, chunks = Worker(job.config, say), job.chunks()
+    for chunk in chunks:
+        yield first.work(chunk)
+        if first.vlm is not None and not first.unverified:
+            break
+    ahead = first.ahead()
+    if not ahead:
+        yield from map(first.work, chunks)
+        return
+    idle: SimpleQueue[Worker] = SimpleQueue()
+    for worker in (first, *(first.twin() for _ in range(ahead))):
+        idle.put(worker)
+
+    def work_on(chunk: Job) -> Done:
+        worker = idle.get()
+        try:
+            return worker.work(chunk)
+        finally:
+            idle.put(worker)
+
+    with ThreadPoolExecutor(1 + ahead) as pool:
+        running: deque[Future[Done]] = deque()
+        try:
+            for chunk in chunks:
+                running.append(pool.submit(work_on, chunk))
+                if len(running) > ahead:
+                    yield running.popleft().result()
+            while running:
+                yield running.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 class Remote(Worker):

@@ -95,14 +95,18 @@ def spaced(name: str) -> str:
     return model + colon + family.replace("_", " ")
 
 
+def _broken(name: str, width: int) -> str:
+    """A name in lines of at most so many letters, broken after a colon first."""
+    return "\n".join(fill(part, width) for part in name.replace(": ", ":\n" if len(name) > width else ": ").split("\n"))
+
+
 def family_axes(table: pd.DataFrame, n_panels: int, n: list[str]) -> tuple[Figure, np.ndarray]:
     """Return a figure with one row per family, top down, named with its n, and as many panels.
 
     Up to three panels stand side by side, more in two lines.
     """
     rows, lines = max(len(table), 1), 1 if n_panels <= 3 else 2
-    parts = [spaced(family).replace(": ", ":\n").split("\n") for family in table["family"]]
-    names = ["\n".join([*(fill(part, 26) for part in each), count]) for each, count in zip(parts, n, strict=True)]
+    names = [f"{_broken(spaced(family), 26)}\n{count}" for family, count in zip(table["family"], n, strict=True)]
     each = 0.06 + 0.12 * max((name.count("\n") + 1 for name in names), default=1)
     fig, axes = panels(lines, -(-n_panels // lines), 0.1 + lines * (0.45 + each * rows), sharey=True)
     axes[0, 0].set_yticks(np.arange(len(table)), names)

@@ -76,6 +76,7 @@ TABLES = {
         ("dirichlet_table spectrum_table inside_correlations", ONE),
         ("sample_drift drift_table", INSIDE),
         ("pope_answers pope_table pope_transition_table pope_margin_table prior_table question_priors", YES_NO),
+        ("reliance_table corrected_flip_table prior_rows", YES_NO[:1]),
         ("prior_drift_table verdict_table pope_balance_table", YES_NO),
         ("noise_table ablation_table thresholds threshold_table smoothness_table band_test", NOISE),
         ("attack_table trace_table audit_table", ATTACKED),
@@ -96,6 +97,14 @@ TABLES = {
     for name in names.split()
     if hasattr(metrics, name)
 }
+TURNS = {"rotation_-30": '{"strength": 15}', "rotation_+30": '{"strength": 30}'}  # as if they were of two strengths
+STRENGTHS = ONE[0][ONE[0].family.isin(["base", "rotation"])].reset_index(drop=True)
+STRENGTHS = STRENGTHS.assign(
+    family=STRENGTHS.family.replace("rotation", "severity_rotation"),
+    params=STRENGTHS.instance.map(TURNS).fillna("{}"),
+)
+for name in ("severity_table", "onset_table"):
+    TABLES[name] = (getattr(metrics, name), [STRENGTHS, INSIDE[2]])
 TABLES["rescore"] = (lambda records: metrics.rescore(records, "text_mean"), ONE)
 TABLES["by_case"] = (lambda *taken: metrics.by_case(metrics.flip_table, *taken), YES_NO)
 TABLES["by_model"] = (lambda *taken: metrics.by_model(metrics.flip_table, *taken), [several("records"), MODELS])

@@ -27,9 +27,10 @@ measure
 study
 metrics
 paper
-paper_vfat
 figures
 browse
+parameters
+webpage
 notebook
 output
 ask

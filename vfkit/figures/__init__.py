@@ -14,7 +14,9 @@ from vfkit.figures.pope import (
     plot_prior_drift,
     plot_priors,
 )
+from vfkit.figures.prior import plot_corrected_flips, plot_reliance
 from vfkit.figures.scaling import plot_ranks, plot_scale, plot_scale_differences
+from vfkit.figures.severity import plot_onsets, plot_severity
 from vfkit.figures.style import save, styled
 from vfkit.figures.vfat import (
     plot_outcome_pairs,
@@ -30,6 +32,7 @@ __all__ = [
     "plot_adversarial",
     "plot_attacks",
     "plot_calibration",
+    "plot_corrected_flips",
     "plot_dirichlet",
     "plot_drift",
     "plot_drift_histograms",
@@ -39,6 +42,7 @@ __all__ = [
     "plot_inside_cases",
     "plot_margins",
     "plot_noise",
+    "plot_onsets",
     "plot_outcome_pairs",
     "plot_outcomes",
     "plot_pope",
@@ -49,8 +53,10 @@ __all__ = [
     "plot_priors",
     "plot_ranks",
     "plot_reliability",
+    "plot_reliance",
     "plot_scale",
     "plot_scale_differences",
+    "plot_severity",
     "plot_spectrum",
     "plot_traces",
     "plot_transitions",

@@ -212,10 +212,10 @@ def noise_floor(ax: Axes, value: float, label: str = "noise floor (identity)", a
     line(value, color=INK, linestyle="--", linewidth=1, label=label, zorder=1)
 
 
-def legend(fig: Figure) -> None:
+def legend(fig: Figure, ncols: int = 4) -> None:
     """Draw one legend below all panels, each label once, ours before notes and published values.
 
-    Labels are broken at the width of a column of print; as many columns stand side by side as the figure holds. The
+    Labels are broken at the width of a column of print; as many columns stand side by side as the figure holds, at most `ncols`. The
     figure grows by the height of the legend, so that the panels keep theirs.
     """
     handles: dict[str, Any] = {}
@@ -227,7 +227,7 @@ def legend(fig: Figure) -> None:
     if labels:
         texts = [fill(label, letters(COLUMN) - 7) for label in labels]
         widest = max(len(line) for text in texts for line in text.split("\n"))
-        ncols = min(max(letters(fig.get_figwidth()) // (widest + 6), 1), 4, len(labels))
+        ncols = min(max(letters(fig.get_figwidth()) // (widest + 6), 1), ncols, len(labels))
         drawn, lines = [handles[label] for label in labels], sum(text.count("\n") + 1 for text in texts)
         fig.set_figheight(fig.get_figheight() + 0.15 * math.ceil(lines / ncols) + 0.1)
         fig.legend(handles=drawn, labels=texts, loc="outside lower center", ncols=ncols)

@@ -1,6 +1,6 @@
 """Figures of V-FAT: accuracy as a radar, VRS by level, outcomes, what goes with what, categories (VF Figures 2, 4, 5).
 
-All take `metrics.vfat_scores`; `reading` says which answers are drawn. Published: `paper_vfat.neighbours`.
+All take `metrics.vfat_scores`; `reading` says which answers are drawn. Published: `paper.neighbours`.
 """
 
 import itertools
@@ -43,7 +43,7 @@ def plot_vfat_radar(scores: pd.DataFrame, published: pd.DataFrame | None = None,
 
     Args:
         scores: by format and level.
-        published: of `paper_vfat.neighbours`: VF's models as thin grey lines.
+        published: of `paper.neighbours`: VF's models as thin grey lines.
     """
     own = _of(scores, reading)
     own = own[(own["format"] != "all") & own["level"].isin(list(_LEVELS))]

@@ -57,6 +57,7 @@ from vfkit.metrics.pope import (
     prior_table,
     question_priors,
 )
+from vfkit.metrics.prior import corrected_flip_table, prior_rows, reliance_finding, reliance_table
 from vfkit.metrics.runs import across_runs
 from vfkit.metrics.scaling import (
     by_model,
@@ -67,6 +68,7 @@ from vfkit.metrics.scaling import (
     size_name,
 )
 from vfkit.metrics.scores import rescore, rule_table
+from vfkit.metrics.severity import onset_table, severity_finding, severity_table
 from vfkit.metrics.smoothness import smoothness_table
 from vfkit.metrics.summary import finding, scale_finding
 from vfkit.metrics.verdict import pope_balance_table, verdict, verdict_table
@@ -103,6 +105,7 @@ __all__ = [
     "compliance_table",
     "confidence_rows",
     "control_distances",
+    "corrected_flip_table",
     "dirichlet_energy",
     "dirichlet_table",
     "distances",
@@ -116,6 +119,7 @@ __all__ = [
     "louder",
     "margin_table",
     "noise_table",
+    "onset_table",
     "overlay_table",
     "phase_coherence",
     "pooled_family",
@@ -125,10 +129,13 @@ __all__ = [
     "pope_table",
     "pope_transition_table",
     "prior_drift_table",
+    "prior_rows",
     "prior_table",
     "question_priors",
     "rank_agreement",
     "reliability_table",
+    "reliance_finding",
+    "reliance_table",
     "rescore",
     "risk_table",
     "rule_table",
@@ -136,6 +143,8 @@ __all__ = [
     "scale_differences",
     "scale_finding",
     "scale_summary",
+    "severity_finding",
+    "severity_table",
     "shared_samples",
     "size_name",
     "smoothness_table",

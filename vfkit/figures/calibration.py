@@ -62,8 +62,8 @@ def plot_reliability(bins: pd.DataFrame, risk: pd.DataFrame, families: Sequence[
         label = f"{spaced(family)}, n = {own['instances'].sum():,}"
         accuracy.append(Series(own.assign(at=100 * own["confidence"]), "accuracy", colour, label, mark))
         errors.append(Series(rest.assign(at=100 * rest["coverage"]), "risk", colour, label, mark))
-    curves(left, accuracy, "at", 100)
-    curves(right, errors, "at", 100)
+    curves(left, accuracy, "at", 100, apart=0)
+    curves(right, errors, "at", 100, apart=0)
     left.set(xlabel="Confidence (%), mean of a bin", ylabel="Accuracy (%)", xlim=(0, 102), ylim=(-2, 102))
     right.set(xlabel="Coverage: surest answers (%)", ylabel="Risk: errors among them (%)", xlim=(0, 102))
     legend(fig)

@@ -175,17 +175,20 @@ def hollow(ax: Axes, label: str, colour: str = INK) -> dict[str, Any]:
     return mark | dict(linestyle="", color=colour, label=label, zorder=4)
 
 
-def curves(ax: Axes, series: Sequence[Series], x: str, scale: float = 1, log: bool = False) -> None:
+def curves(
+    ax: Axes, series: Sequence[Series], x: str, scale: float = 1, log: bool = False, apart: float = 0.012
+) -> None:
     """Draw lines over column `x`, with their intervals as bars.
 
-    Each series has its own marker and dash, and stands a little beside the one before, so that none hides another.
+    Each series has its own marker and dash, and stands a little beside the one before (`apart`: share of the axis),
+    so that none hides another.
     """
     span = pd.concat([one.table[x] for one in series]) if series else pd.Series([0.0, 1.0])
     low, high = float(span.min()), float(span.max())
     bare = False
     for i, one in enumerate(series):
-        apart, at = 0.012 * (i - (len(series) - 1) / 2), one.table[x].to_numpy(float)
-        at = at * (high / low) ** apart if log else at + apart * (high - low)
+        beside, at = apart * (i - (len(series) - 1) / 2), one.table[x].to_numpy(float)
+        at = at * (high / low) ** beside if log else at + beside * (high - low)
         bottom, value, top = (scale * one.table[f"{one.name}{end}"].to_numpy(float) for end in ("_low", "", "_high"))
         ax.vlines(at, bottom, top, color=one.colour, linewidth=1, zorder=2)
         style: dict[str, Any] = dict(marker=one.marker, linestyle=DASHES[i % len(DASHES)], color=one.colour)
@@ -215,8 +218,8 @@ def noise_floor(ax: Axes, value: float, label: str = "noise floor (identity)", a
 def legend(fig: Figure, ncols: int = 4) -> None:
     """Draw one legend below all panels, each label once, ours before notes and published values.
 
-    Labels are broken at the width of a column of print; as many columns stand side by side as the figure holds, at most `ncols`. The
-    figure grows by the height of the legend, so that the panels keep theirs.
+    Labels are broken at the width of a column of print; as many columns stand side by side as the figure holds, at most
+    `ncols`. The figure grows by the height of the legend, so that the panels keep theirs.
     """
     handles: dict[str, Any] = {}
     for ax in fig.axes:

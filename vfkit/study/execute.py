@@ -205,8 +205,8 @@ def _read_all(job: Job, who: dict[str, Any], manifest: dict[str, Any], progress:
                     shown.tick(done.samples, done.overhead)
     except BaseException:
         if n["done"]:
-            done = f"{n['done']} of {n['asked']} samples, which are kept in {job.folder}"
-            print(f"Stopped after {done}; run again to go on")
+            kept = f"{n['done']} of {n['asked']} samples, which are kept in {job.folder}"
+            print(f"Stopped after {kept}; run again to go on")
         raise
     manifest["finished"] = _now()
     store.write_json(path, manifest)

@@ -204,7 +204,9 @@ def _read_all(job: Job, who: dict[str, Any], manifest: dict[str, Any], progress:
                     store.write_json(path, manifest)
                     shown.tick(done.samples, done.overhead)
     except BaseException:
-        print(f"Stopped after {n['done']} of {n['asked']} samples, which are kept in {job.folder}; run again to go on")
+        if n["done"]:
+            kept = f"{n['done']} of {n['asked']} samples, which are kept in {job.folder}"
+            print(f"Stopped after {kept}; run again to go on")
         raise
     manifest["finished"] = _now()
     store.write_json(path, manifest)

@@ -43,6 +43,8 @@ def root() -> Path:
 
 def link(path: str | Path, text: str = "") -> str:
     """Make an HTML link to a file, relative to the notebook's folder; `relink` makes it anew for another one."""
+    path = Path(path)
+    path = path.relative_to(root()) if path.is_relative_to(root()) else path
     return f'<a data-path="{html.escape(str(path))}" href="{_address(path, _opened_in)}" target="_blank">' + (
         f"{html.escape(text or Path(path).name)}</a>"
     )
@@ -64,11 +66,14 @@ def _address(path: str | Path, folder: Path) -> str:
 
 
 def links(folders: dict[str, list[str]]) -> str:
-    """Make the HTML list of the files written, names by folder, as links."""
+    """Make the HTML list of the files written, names by folder: a name once, with a link for each of its types."""
     lines = []
-    for name, files in folders.items():
-        links = ", ".join(link(Path(name, file)) for file in files)
-        lines.append(f"<li><code>{html.escape(name)}</code>: {links}</li>")
+    for folder, files in folders.items():
+        kinds: dict[str, list[str]] = {}
+        for file in map(Path, files):
+            kinds.setdefault(file.stem, []).append(link(Path(folder, file), file.suffix.removeprefix(".")))
+        names = "; ".join(f"{html.escape(name)} ({', '.join(of)})" for name, of in kinds.items())
+        lines.append(f"<li><code>{html.escape(folder)}</code>: {names}</li>")
     return f"<p>Saved {sum(map(len, folders.values()))} files:</p><ul>{''.join(lines)}</ul>"
 
 
@@ -118,7 +123,7 @@ def write(executed: str | Path, path: str | Path | None = None) -> Path:
     parts = [
         f"<h1>{html.escape(title)}</h1>",
         f'<section class="finding"><h2>Finding</h2>{_body(content, _finding(cells))}</section>',
-        _body(content, [nbformat.v4.new_markdown_cell(about)]),
+        _body(content, [nbformat.v4.new_markdown_cell(about, id="about")]),
         _settings([cell.source for cell in cells if cell.cell_type == "code"]),
         _body(content, shown),
     ]
@@ -141,7 +146,7 @@ def _finding(cells: list[Any]) -> list[Any]:
     """What cells say in Markdown, and the links to what was written, which stand in their last output."""
     outputs = [output for cell in cells for output in cell.get("outputs", []) if "data" in output]
     chosen = [output for output in outputs if "text/markdown" in output.data or SAVED in output.data]
-    return [nbformat.v4.new_code_cell("", outputs=[_plain(output)]) for output in chosen]
+    return [nbformat.v4.new_code_cell(id=f"finding-{i}", outputs=[_plain(each)]) for i, each in enumerate(chosen)]
 
 
 def _without_code(cell: Any) -> Any:
@@ -151,9 +156,9 @@ def _without_code(cell: Any) -> Any:
     outputs = [
         _plain(output)
         for output in cell.outputs
-        if output.get("name") != "stderr" and not {"text/markdown", SAVED} & set(output.get("data", {}))
+        if "data" in output and not {"text/markdown", SAVED} & set(output.data)
     ]
-    return nbformat.v4.new_code_cell("", outputs=outputs) if outputs else None
+    return nbformat.v4.new_code_cell(id=cell.id, outputs=outputs) if outputs else None
 
 
 def _plain(output: Any) -> Any:

@@ -21,7 +21,7 @@ ENDS = {"": "value", "_low": "low", "_high": "high"}
 
 
 def tabulate(rows: pd.DataFrame, index: pd.Index, columns: Mapping[str, Column]) -> pd.DataFrame:
-    """A table with one row per entry of `index`, whose names are columns of `rows`.
+    """Make a table with one row per entry of `index`, whose names are columns of `rows`.
 
     Args:
         rows: one row per observation, with its `image`. index: the groups, in the table's order; other rows of `rows`
@@ -49,17 +49,17 @@ def product_index(**axes: Sequence) -> pd.MultiIndex:
 
 
 def count() -> Column:
-    """Rows."""
+    """Number of rows."""
     return lambda rows, place, n: {"": np.bincount(place, minlength=n)}
 
 
 def total(name: str) -> Column:
-    """The sum of a column of whole numbers or truth values."""
+    """Sum of a column of whole numbers or truth values."""
     return lambda rows, place, n: {"": np.bincount(place, rows[name].to_numpy(float), n).astype(int)}
 
 
 def distinct(name: str) -> Column:
-    """How many different values a column has."""
+    """Number of different values of a column."""
     return lambda rows, place, n: {"": _reduced(rows[name], place, n, "nunique").astype(int)}
 
 
@@ -68,13 +68,23 @@ def spread(name: str) -> Column:
     return lambda rows, place, n: {"": _reduced(rows[name], place, n, "std", np.nan)}
 
 
+def deviation(name: str) -> Column:
+    """Sample SD of a column over rows, with its interval."""
+
+    def of(values, clusters, groups) -> pd.DataFrame:
+        means = pd.Series(values).groupby(groups).transform("mean").to_numpy()
+        return stats.of_sums([(values - means) ** 2, values - means, np.ones(len(values))], _sd, clusters, groups)
+
+    return _estimate(of, name)
+
+
 def average(name: str) -> Column:
     """Mean of a column over rows, without an interval."""
     return lambda rows, place, n: {"": _reduced(rows[name], place, n, "mean", np.nan)}
 
 
 def largest(name: str) -> Column:
-    """The largest value of a column."""
+    """Largest value of a column."""
     return lambda rows, place, n: {"": _reduced(rows[name], place, n, "max", np.nan)}
 
 
@@ -126,6 +136,11 @@ def _estimate(statistic: Callable, *names: str) -> Column:
         return {end: table[name].to_numpy(float) for end, name in ENDS.items()}
 
     return column
+
+
+def _sd(squares, values, n):
+    """Sample SD from sums of squares, values and rows; NaN below two rows."""
+    return np.sqrt(np.maximum(stats.divide(squares - stats.divide(values**2, n), n - 1), 0))
 
 
 def _reduced(values: pd.Series, place: np.ndarray, n: int, how: str, empty: float = 0) -> np.ndarray:

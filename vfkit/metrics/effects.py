@@ -44,7 +44,7 @@ def effects(
     totals = [side.sum(axis=1, keepdims=True) for side in sides]
     others = [total - side[:, there] for total, side in zip(totals, sides, strict=True)]
     enough = min((side[0] > 0).sum() for side in sides) >= intervals.FEWEST
-    row = {}
+    row: dict[str, float] = {}
     for name, function in (("d", _d), ("percent", _percent)):
         value, without = float(function(*totals)[0]), function(*others)
         ends = (np.nan, np.nan)

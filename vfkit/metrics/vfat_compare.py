@@ -118,8 +118,8 @@ def vfat_differences(
         table["first"], table["second"] = (share(*half.sum(axis=1)) for half in (sums[:3], sums[3:]))
         table["p"] = [rules.swaps(sums[:3, :, i], sums[3:, :, i], share) for i in range(len(names))]
         tables.append(indexed(table, keys).join(counts).assign(measure=measure))
-    names = [*keys, "measure", "n", "items", "clusters", "first", "second", "delta", "delta_low", "delta_high", "p"]
-    table = in_order(pd.concat(tables).reset_index()[names], [*keys, "measure"])
+    order = [*keys, "measure", "n", "items", "clusters", "first", "second", "delta", "delta_low", "delta_high", "p"]
+    table = in_order(pd.concat(tables).reset_index()[order], [*keys, "measure"])
     adjusted = table.groupby(["reading", "rule"], sort=False)["p"].transform(stats.holm)
     table = table.assign(p_holm=adjusted.astype(float))
     return table.assign(apart=[rules.side(row, "delta") != 0 for row in table.to_dict("records")])

@@ -445,19 +445,25 @@ def test_figures_draw_the_tables():
     ax = figures.plot_vrs(scores, published).axes[0]
     pooled = said[(said.format == "all") & (said.model == "small")]
     drawn = {line.get_label(): line for line in ax.lines}
-    np.testing.assert_allclose(drawn["small"].get_ydata(), pooled.VRS)
-    np.testing.assert_allclose(drawn["published, VF: Seed-1.6"].get_ydata(), [0.514])
-    assert "n = 80" in ax.get_xticklabels()[0].get_text() and "n = 240" in ax.get_xticklabels()[3].get_text()
+    np.testing.assert_allclose(drawn["small"].get_xdata(), pooled.VRS)
+    np.testing.assert_allclose(drawn["published, VF: Seed-1.6"].get_xdata(), [0.514])
+    assert "n = 80" in ax.get_yticklabels()[0].get_text() and "n = 240" in ax.get_yticklabels()[3].get_text()
     ax = figures.plot_vfat_radar(scores, published).axes[0]
     drawn = {line.get_label(): line for line in ax.lines}
     six = said[(said.format != "all") & (said.level != "all") & (said.model == "large")]
     np.testing.assert_allclose(drawn["large"].get_ydata()[:6], 100 * six.mAcc)
     axes = figures.plot_outcomes(scores, published).axes
-    widths = [bar.get_width() for bar in axes[0].patches]
-    assert sum(widths) == pytest.approx(100 * (12 + 1)) and "12 models" in axes[0].get_yticklabels()[-1].get_text()
+    shares = [next(line for line in axes[0].lines if line.get_label() == name) for name in ("vision", "bias", "other")]
+    np.testing.assert_allclose(sum(line.get_xdata()[:12] for line in shares), 100)
+    assert "12 models" in axes[0].get_yticklabels()[-1].get_text()
+    ends = [segment[:, 0] for part in axes[0].collections for segment in part.get_segments() if len(segment)]
+    bias = said[(said.format == "mcq") & (said.mTDS_high > 0)]
+    assert all(
+        any(np.allclose(end, 100 * np.array(row)) for end in ends) for row in bias[["mTDS_low", "mTDS_high"]].values
+    )
     correlations = metrics.vfat_correlations(said[(said.format == "all") & (said.level == "all")])
     axes = figures.plot_outcome_pairs(scores, correlations).axes
-    assert f"r = {correlations.r[0]:.2f} over 3 models" in axes[0].get_title(loc="left")
+    assert f"r = {correlations.r[0]:.2f}\nover 3 models" in axes[0].get_title(loc="left")
     ax = figures.plot_vfat_categories(metrics.vfat_scores(answers, ["category"])).axes[0]
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["Physical\nn = 240"]
     with pytest.raises(ValueError, match="no answers were read by 'thought'"):

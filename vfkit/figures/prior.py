@@ -46,6 +46,6 @@ def plot_corrected_flips(table: pd.DataFrame) -> Figure:
     forest(answers, [same, Series(table, "other_IFR", RED, "the blank gives another answer", "D")])
     for ax in (scores, answers):
         ax.set_xlim(left=min(0, ax.get_xlim()[0]))
-        ax.set_xlabel("Instance flip rate, IFR (% of instances)")
+        ax.set_xlabel("Instance flip rate, IFR\n(% of instances)")
     legend(fig)
     return fig

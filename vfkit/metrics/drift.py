@@ -1,4 +1,4 @@
-"""How far the states move, and whether the answer moves with them (HI 4.3, 4.4, A.9; METHODS 7, 8).
+"""Drift: how far states move, and whether the answer moves with them (HI 4.3, 4.4, A.9; METHODS 7, 8).
 
 What counts, the order of families and the intervals are as in `vfkit.metrics.frames`. In every table here
 
@@ -102,7 +102,7 @@ def drift_summary(
     k: int = 25,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """`drift_table` for several probes, taps and distances, one below the other (HI Tables 4 and 7, Appendix B)."""
+    """Drift of several probes, taps and distances: the rows of a `drift_table` each (HI Tables 4 and 7, Appendix B)."""
     columns = [distance_column(*setting) for setting in ((d, p, t) for p in probes for t in taps for d in distances)]
     counted, about = moved_rows(records, columns), about_samples(records)
     if len(counted) and counted[columns].isna().all(axis=None):
@@ -168,7 +168,7 @@ def sample_drift(
     k: int = 25,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """The numbers below `drift_table`, one per sample: what HI's Figure 1 shows the distribution of.
+    """Drift of each sample, of which `drift_table` gives the means and HI's Figure 1 the distribution.
 
     Returns:
         `family`, `answer`, `sample_id`, `image_id`, `instances`, `drift`. The controls given follow as families
@@ -198,7 +198,7 @@ def embedding_table(
     samples: int = 50,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Base and perturbed states on their first two principal components.
+    """Project base and perturbed states on their first two principal components.
 
     Args:
         vectors: with those of perturbed instances (a study with `keep_vectors`).
@@ -235,7 +235,7 @@ def embedding_table(
 
 
 def about_samples(records: pd.DataFrame) -> pd.DataFrame:
-    """Each sample's image and category, by sample id: what intervals resample, and what thresholds are taken by."""
+    """Image (by which intervals resample) and category (by which thresholds are taken) of each sample, by its id."""
     rows = rows_of(records)
     rows["category"] = _category(records)
     return rows.drop_duplicates("sample").set_index("sample")[["image", "category"]]
@@ -292,9 +292,9 @@ def _against(table: pd.DataFrame, per: pd.DataFrame, name: str, control: pd.Data
             row |= dict(zip((column, f"{column}_low", f"{column}_high"), (value, *ends), strict=True))
         rows.append(row)
     columns = [f"{kind}_{name}{end}" for kind in ("d", "percent") for end in ("", "_low", "_high")]
-    found = pd.DataFrame(rows, index=table.index, columns=columns, dtype=float)
-    found[f"percent_sd_{name}"] = stats.divide(100 * table["drift_sd"], np.full(len(table), about[name]))
-    return pd.DataFrame(about, index=table.index).join(found)
+    effects = pd.DataFrame(rows, index=table.index, columns=columns, dtype=float)
+    effects[f"percent_sd_{name}"] = stats.divide(100 * table["drift_sd"], np.full(len(table), about[name]))
+    return pd.DataFrame(about, index=table.index).join(effects)
 
 
 def _ends(value: float, without: np.ndarray, of_d: bool) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""The spectral suite's tables: noise, ablation, thresholds, attacks and what they really did (HI 6, F; METHODS 11).
+"""Tables of the spectral suite: noise, ablation, thresholds, attacks and their measured sizes (HI 6, F; METHODS 11).
 
 What counts, what a flip is, and the intervals are as in `vfkit.metrics.flips`. Parameters of an instance come from its
 record's `params`. eps, maxima and RMS are given in grey levels: 8 is 8/255 of the range of pixel values.
@@ -50,7 +50,7 @@ def ablation_table(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def thresholds(records: pd.DataFrame) -> pd.DataFrame:
-    """The cutoff at which each sample's answer leaves the clean one and stays away (HI F.2).
+    """Cutoff at which each sample's answer leaves the clean one and stays away (HI F.2).
 
     Low-pass: the largest cutoff at and below which every answer differs from the clean one. High-pass: the smallest at
     and above which every one does.
@@ -59,13 +59,13 @@ def thresholds(records: pd.DataFrame) -> pd.DataFrame:
         `family`, `sample_id`, `image_id`, `cutoffs` read, `threshold`; NaN where the answer never stays away.
     """
     rows = spectral_rows(records, ABLATIONS, "cutoff").sort_values(["sample", "family"])
-    found = []
+    left = []
     for (family, sample), part in rows.groupby(["family", "sample"], sort=False):
         part = part.sort_values("cutoff", ascending=family == "low_pass")
         away = part.flip.cumprod().to_numpy(bool)  # from the end where least is left, as long as it stays away
         threshold = part.cutoff.to_numpy()[away][-1] if away.any() else np.nan
-        found.append((family, sample, part.image.iloc[0], len(part), threshold))
-    return pd.DataFrame(found, columns=["family", "sample_id", "image_id", "cutoffs", "threshold"])
+        left.append((family, sample, part.image.iloc[0], len(part), threshold))
+    return pd.DataFrame(left, columns=["family", "sample_id", "image_id", "cutoffs", "threshold"])
 
 
 def threshold_table(records: pd.DataFrame) -> pd.DataFrame:
@@ -139,7 +139,7 @@ def trace_table(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def audit_table(records: pd.DataFrame) -> pd.DataFrame:
-    """What perturbations measure: did they keep to their band and bounds?
+    """Measure perturbations in the 8-bit image, against their band and bounds.
 
     Returns:
         Rows (`family`, `scaling`, `eps`): `instances`; `max_abs` (the largest of all), mean `rms`, both after rounding

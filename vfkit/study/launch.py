@@ -119,8 +119,13 @@ def gpus() -> dict[int, float]:
 
 
 def cores() -> dict[int, float]:
-    """Slots for processes on a machine without GPUs, one per core, and memory in GB of each."""
+    """Slots for processes on a machine without GPUs, one per core that it may use, and memory in GB of each."""
     n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:  # a container's share of the processors
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        n = min(n, max(1, int(quota) // int(period)))
+    except (OSError, ValueError):
+        pass
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
     return dict.fromkeys(range(n), there / n)
 
@@ -164,11 +169,12 @@ def launch(
     gpu = gpus() if on_gpus is None else dict(on_gpus)
     total = gpu or cores()
     free, waiting = dict(total), tasks(runs, by_run=bool(gpu))
+    most = min(jobs or len(waiting), len(total) if not gpu else len(waiting))
     running: dict[subprocess.Popen[bytes], Start] = {}
-    threads = max(1, len(cores()) // min(len(total), len(waiting), jobs or len(total)))
+    threads = max(1, len(cores()) // max(1, min(len(total), most)))
     try:
         while waiting or running:
-            for start in starts(waiting, free, total)[: None if jobs is None else jobs - len(running)]:
+            for start in starts(waiting, free, total)[: most - len(running)]:
                 log = _log(study, start.task)
                 print(f"{start.task.name}: {_where(start, bool(gpu))}; its lines go to {log}", flush=True)
                 environment = os.environ | {"OMP_NUM_THREADS": str(threads)}

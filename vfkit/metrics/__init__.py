@@ -30,12 +30,12 @@ from vfkit.metrics.causes import (
 )
 from vfkit.metrics.controls import control_distances
 from vfkit.metrics.drift import (
-    cohens_d,
     drift_summary,
     drift_table,
     embedding_table,
     sample_drift,
 )
+from vfkit.metrics.effects import cohens_d
 from vfkit.metrics.energy import dirichlet_table, inside_correlations, spectrum_table
 from vfkit.metrics.flips import (
     accuracy_table,

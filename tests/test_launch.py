@@ -127,6 +127,7 @@ def test_plans_of_both_papers_name_what_is_missing_here(monkeypatch, tmp_path):
         table = plan(study, planned(study))
         assert all(word in total(table) for word in words), total(table)
         local = table[table.weights_gb.notna()]
+        columns = "encodes forwards disk_gb weights_gb activations_gb masks_gb hours".split()
         assert (local[columns] > 0).to_numpy().all()
     run = planned(read_study("vf", {"vfat": str(tmp_path)}, engine="ray"))[0]
     assert not any(each.startswith("data") for each in missing(run.config, read_study("vf").of("vfat")))

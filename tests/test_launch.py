@@ -51,6 +51,7 @@ def test_files_of_both_papers_name_every_model_and_kind():
     assert all(run.config.protocol.preset == "vf" and run.config.probes != (run.part == "hosted") for run in vf)
     both = next(run for run in vf if run.config.model == "qwen3vl_8b")
     assert {"VF Table 1", "VF Table 2"} <= set(both.items)  # a run of two parts is done once
+    assert both in planned(read_study("vf"), parts=["ablation"])
 
 
 def test_unknown_names_are_refused_with_the_nearest(tmp_path):

@@ -12,7 +12,14 @@ from vfkit.figures.calibration import plot_calibration, plot_reliability
 from vfkit.figures.drift import plot_drift, plot_drift_histograms, plot_embedding
 from vfkit.figures.energy import plot_dirichlet, plot_spectrum
 from vfkit.figures.flips import plot_flips, plot_gallery, plot_margins, plot_transitions
-from vfkit.figures.frequency import plot_ablation, plot_adversarial, plot_attacks, plot_noise, plot_traces
+from vfkit.figures.frequency import (
+    plot_ablation,
+    plot_adversarial,
+    plot_attacks,
+    plot_noise,
+    plot_smoothness,
+    plot_traces,
+)
 from vfkit.figures.pope import (
     plot_inside_cases,
     plot_pope,
@@ -23,6 +30,7 @@ from vfkit.figures.pope import (
     plot_priors,
 )
 from vfkit.figures.prior import plot_corrected_flips, plot_reliance
+from vfkit.figures.report import plot_models, plot_published, plot_transition_grid, plot_verdicts
 from vfkit.figures.scaling import plot_ranks, plot_scale, plot_scale_differences
 from vfkit.figures.severity import plot_onsets, plot_severity
 from vfkit.figures.style import save, styled
@@ -53,6 +61,7 @@ __all__ = [
     "plot_layer_drift",
     "plot_lens",
     "plot_margins",
+    "plot_models",
     "plot_noise",
     "plot_onsets",
     "plot_outcome_pairs",
@@ -64,6 +73,7 @@ __all__ = [
     "plot_pope_transitions",
     "plot_prior_drift",
     "plot_priors",
+    "plot_published",
     "plot_radius",
     "plot_ranks",
     "plot_reliability",
@@ -72,8 +82,11 @@ __all__ = [
     "plot_scale_differences",
     "plot_severity",
     "plot_spectrum",
+    "plot_smoothness",
     "plot_traces",
+    "plot_transition_grid",
     "plot_transitions",
+    "plot_verdicts",
     "plot_vfat_categories",
     "plot_vfat_gallery",
     "plot_vfat_radar",

@@ -1,9 +1,10 @@
 """Finished runs, found by their `run.json`: without weights, data sets or torch."""
 
+import contextlib
 import hashlib
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from vfkit.study.config import NOT_IN_KEY, StudyConfig
 from vfkit.study.key import model_name, settings
 from vfkit.study.run import Run
 
+ASK = "ask"  # study of single questions, which are no part of a sweep
 DEPTH = 5  # folders between the folder of all runs and a run.json, at most
 VERSIONS = ("vfkit", "transformers", "torch")
 PER_OPTION = ("logp_text", "logp_end", "logp_letter", "n_tokens")
@@ -38,7 +40,7 @@ class Sweep:
     folder: Path
 
     def frame(self, kind: str, **equal: str) -> pd.DataFrame:
-        """A frame of all runs, one below the other, each row with its `dataset` and `model`.
+        """A frame of all runs, one below the other, each row with its `dataset`, `model` and `study`.
 
         Args:
             kind: `records`, `vectors`, `controls`, `errors`.
@@ -54,6 +56,7 @@ class Sweep:
             frame = frame.drop(columns=[*PER_OPTION, *TEXTS], errors="ignore")
             frame.insert(0, "dataset", dataset)
             frame.insert(1, "model", model)
+            frame.insert(2, "study", run.config.study)
             frames.append(frame)
         return pd.concat(frames, ignore_index=True)
 
@@ -104,6 +107,8 @@ def open_runs(out: str | Path = "outputs", finished: bool | None = True, **equal
         equal: a value, or a list of them, for columns of `Sweep.table`: `study`, `model`, `dataset`, `asked` (or `n`),
             ... as in `open_runs("outputs", model=["mini_qwen3vl", "mini_gemma3"], dataset="mini_seed")`.
 
+    Runs of single questions (`vfkit.ask`) are left out unless `study="ask"`, or `study=None` for all, takes them.
+
     Several runs of one model on one data set get names that tell them apart: `mini_qwen3vl (pope)`, by their study, n,
     subset or key.
 
@@ -117,9 +122,10 @@ def open_runs(out: str | Path = "outputs", finished: bool | None = True, **equal
     rows = pd.DataFrame([{"run": run, **about_run(run), **_summary(run)} for run in runs])
     if "n" in equal:
         equal["asked"] = equal.pop("n")
-    wanted = pd.Series(True, rows.index)
+    wanted = pd.Series(True, rows.index) if "study" in equal else rows.study != ASK
     if finished is not None:
         wanted &= rows.finished == finished
+    equal = {name: value for name, value in equal.items() if (name, value) != ("study", None)}
     for name, value in equal.items():
         if name not in rows:
             raise unknown("column of runs", name, rows.columns.drop("run"))
@@ -220,6 +226,22 @@ def same_study(config: StudyConfig) -> Iterator[Run]:
                 yield run
         except ValueError:  # a config from before a field was renamed or refused
             continue
+
+
+def matching(configs: Sequence[StudyConfig]) -> list[list[Run]]:
+    """For each config the runs of it, as `same_study` finds them but the latest first and in one pass over each `out`;
+    neither weights nor data are looked at."""
+    found: dict[str, list[tuple[dict[str, Any], set[str], Run]]] = {}
+    for out in dict.fromkeys(config.out for config in configs):
+        found[out] = []
+        for run in reversed(list(find_runs(out))):
+            with contextlib.suppress(ValueError):  # a config from before a field was renamed or refused
+                found[out].append((_asked(run.config), _models(run), run))
+    result = []
+    for config in configs:
+        asked, name = [_asked(one) for one in serving(config)], model_name(config.model)
+        result.append([run for what, names, run in found[config.out] if what in asked and name in names])
+    return result
 
 
 def _asked(config: StudyConfig) -> dict[str, Any]:

@@ -205,3 +205,15 @@ def test_ready_made_parameters_are_parameters(file):
     given = "\n".join(f"{name} = {value!r}" for name, value in yaml.safe_load(file.read_text()).items())
     validated = notebook.validate([own, f"# Parameters\n{given}"])
     assert validated | yaml.safe_load(file.read_text()) == validated
+
+
+def test_07_reports_on_finished_runs_alone(tmp_path):
+    shutil.copytree(ROOT / "tests" / "data" / "stored" / "pope", tmp_path / "out" / "pope")
+    done = _papermill("07_report", tmp_path, out=tmp_path / "out")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "0 of 925 published numbers can be compared**: the runs are of mini_llava_ov on mini_pope" in _printed(
+        tmp_path
+    )
+    tables = {path.stem for path in (tmp_path / "out" / "report" / "tables").glob("*.tex")}
+    assert {"runs", "verdicts", "verdict_counts", "hi_7_and_d", "hi_d", "hi_table_6"} == tables - {"hi_7"}
+    assert len(pd.read_csv(tmp_path / "out" / "report" / "tables" / "verdicts.csv")) == 925

@@ -96,6 +96,14 @@ TABLES = {
     for name in names.split()
     if hasattr(metrics, name)
 }
+TURNS = {"rotation_-30": '{"strength": 15}', "rotation_+30": '{"strength": 30}'}  # as if they were of two strengths
+STRENGTHS = ONE[0][ONE[0].family.isin(["base", "rotation"])].reset_index(drop=True)
+STRENGTHS = STRENGTHS.assign(
+    family=STRENGTHS.family.replace("rotation", "severity_rotation"),
+    params=STRENGTHS.instance.map(TURNS).fillna("{}"),
+)
+for name in ("severity_table", "onset_table"):
+    TABLES[name] = (getattr(metrics, name), [STRENGTHS, INSIDE[2]])
 TABLES["rescore"] = (lambda records: metrics.rescore(records, "text_mean"), ONE)
 TABLES["by_case"] = (lambda *taken: metrics.by_case(metrics.flip_table, *taken), YES_NO)
 TABLES["by_model"] = (lambda *taken: metrics.by_model(metrics.flip_table, *taken), [several("records"), MODELS])

@@ -85,7 +85,7 @@ def attacked(
     chunks give the same images, other chunks nearly the same.
     """
     vlm.model.requires_grad_(False)
-    found: list[list[Instance | Exception]] = [[] for _ in bases]
+    made_of: list[list[Instance | Exception]] = [[] for _ in bases]
     for family, settings in attacks.items():
         tasks = []
         for index, base in enumerate(bases):
@@ -94,15 +94,15 @@ def attacked(
                 made = list(_tasks(vlm, index, base, family, settings))
             except Exception as error:
                 made = [error]
-            found[index] += [one for one in made if not isinstance(one, Task)]
+            made_of[index] += [one for one in made if not isinstance(one, Task)]
             tasks += [one for one in made if isinstance(one, Task)]
         tasks.sort(key=lambda task: -task.n_tokens)
         while tasks:
             n = max(1, batch_tokens // ROOM // tasks[0].n_tokens)
             for task, done in zip(tasks[:n], _descend_or_fail(vlm, tasks[:n], rule), strict=True):
-                found[task.index] += done
+                made_of[task.index] += done
             tasks = tasks[n:]
-    return found
+    return made_of
 
 
 def _tasks(vlm, index: int, base, family: str, settings: dict[str, Any]) -> Iterable[Task | Instance]:

@@ -145,5 +145,5 @@ def renumber(text: str, numbers: dict[int, int]) -> str:
 
 def _subject(row_id: str, file: Path) -> str:
     """By the id, which holds it wherever the file lies, else by the folder."""
-    found = re.fullmatch(r"(?:validation|dev|test)_(.+)_\d+", row_id)
-    return found[1] if found else file.parent.name
+    matched = re.fullmatch(r"(?:validation|dev|test)_(.+)_\d+", row_id)
+    return matched[1] if matched else file.parent.name

@@ -110,8 +110,8 @@ def _rows(files: list[Path], wanted: str) -> Iterator[tuple[str, Any]]:
                 yield place, ValueError(f"its category {split!r} is none of {', '.join(SPLITS)}")
             elif wanted in ("all", split):
                 row_id = next((row[name] for name in ("question_id", "id") if row.get(name) is not None), None)
-                found = row | {"category": split, "labels": labels}
-                yield place if row_id is None else f"pope/{split}/{row_id}", found
+                labelled = row | {"category": split, "labels": labels}
+                yield place if row_id is None else f"pope/{split}/{row_id}", labelled
 
 
 def _sample(row_id: str, row: dict, folders: ImageFolders, pool: dict[str, Any]) -> Sample:

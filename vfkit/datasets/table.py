@@ -80,7 +80,7 @@ def _rows(file: Path, folders: ImageFolders) -> Iterator[tuple[str, Any]]:
         if isinstance(row.get("images"), list):
             cells |= {f"image_{k}": cell for k, cell in enumerate(row["images"], 1)}
         pictures: dict[int, Any] = {}
-        found: dict[int, Any] | Exception = pictures
+        opened: dict[int, Any] | Exception = pictures
         try:
             for name, cell in cells.items():
                 if cell not in (None, ""):
@@ -89,11 +89,11 @@ def _rows(file: Path, folders: ImageFolders) -> Iterator[tuple[str, Any]]:
                     number = int(name[6:]) if _SEVERAL.fullmatch(name) else 1
                     pictures[number] = image_of(cell, folders, f"its {name}")
         except ValueError as error:
-            found = error
+            opened = error
         light = {
             name: value for name, value in row.items() if isinstance(value, str | int | float) or name == "options"
         }
-        yield f"{file.stem}/{named}", light | {"_images": found, "_columns": set(row)}
+        yield f"{file.stem}/{named}", light | {"_images": opened, "_columns": set(row)}
 
 
 def _check_columns(file: Path, rows: list[dict[str, Any]]) -> None:

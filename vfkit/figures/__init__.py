@@ -15,6 +15,7 @@ from vfkit.figures.pope import (
     plot_priors,
 )
 from vfkit.figures.scaling import plot_ranks, plot_scale, plot_scale_differences
+from vfkit.figures.severity import plot_onsets, plot_severity
 from vfkit.figures.style import save, styled
 from vfkit.figures.vfat import (
     plot_outcome_pairs,
@@ -39,6 +40,7 @@ __all__ = [
     "plot_inside_cases",
     "plot_margins",
     "plot_noise",
+    "plot_onsets",
     "plot_outcome_pairs",
     "plot_outcomes",
     "plot_pope",
@@ -51,6 +53,7 @@ __all__ = [
     "plot_reliability",
     "plot_scale",
     "plot_scale_differences",
+    "plot_severity",
     "plot_spectrum",
     "plot_traces",
     "plot_transitions",

@@ -176,12 +176,12 @@ def _spelled(text: str) -> str:
 
 def _find(text: str, phrases: Sequence[str]) -> tuple[set[str], str]:
     """Which phrases occur as whole words, longest first, and the text with them taken out."""
-    found = set()
+    named = set()
     for phrase in sorted(set(phrases) - {""}, key=len, reverse=True):
         text, n = re.subn(rf"(?<!\w){re.escape(phrase)}(?!\w)", " | ", text)
         if n:
-            found.add(phrase)
-    return found, text
+            named.add(phrase)
+    return named, text
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
@@ -279,8 +279,8 @@ def _begins_with(text: str, word: str) -> bool:
 def _mentioned(text: str, labels: Sequence[str], options: Sequence[str]) -> set[int]:
     """The options whose text or label occurs somewhere. An `A` before a noun in small letters is an article."""
     texts = [_plain(option) for option in options]
-    found, _ = _find(_plain(text), texts)
-    said = {index for index, option in enumerate(texts) if option in found}
+    phrases, _ = _find(_plain(text), texts)
+    said = {index for index, option in enumerate(texts) if option in phrases}
     letters = {
         i
         for i, label in enumerate(labels)

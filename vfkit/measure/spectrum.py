@@ -95,16 +95,16 @@ def spectrum_of(image: Image.Image | np.ndarray, base: Image.Image | np.ndarray,
 
 def band_power(image: Image.Image | np.ndarray, kind: str = "log") -> dict[str, float]:
     """Mean power per band of an image, by band."""
-    found = spectrum_of(image, image, kind)
-    return {band: found[f"power_{band}"] for band in BANDS}
+    columns = spectrum_of(image, image, kind)
+    return {band: columns[f"power_{band}"] for band in BANDS}
 
 
 def phase_coherence(
     base: Image.Image | np.ndarray, perturbed: Image.Image | np.ndarray, kind: str = "log"
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Phase coherence with the base image, and its power-free form, each by band."""
-    found = spectrum_of(perturbed, base, kind)
-    coherence, phase = ({band: found[f"{name}_{band}"] for band in BANDS} for name in ("coherence", "phase"))
+    columns = spectrum_of(perturbed, base, kind)
+    coherence, phase = ({band: columns[f"{name}_{band}"] for band in BANDS} for name in ("coherence", "phase"))
     return coherence, phase
 
 
@@ -149,9 +149,9 @@ def _power(transform: np.ndarray) -> np.ndarray:
 def _inverse_root(power: np.ndarray) -> np.ndarray:
     """1 / sqrt(power), 0 where there is none."""
     with np.errstate(divide="ignore"):
-        found = 1 / np.sqrt(power)
-    found[power == 0] = 0
-    return found
+        inverse = 1 / np.sqrt(power)
+    inverse[power == 0] = 0
+    return inverse
 
 
 def _banded(weights: np.ndarray, values: np.ndarray) -> np.ndarray:

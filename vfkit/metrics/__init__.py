@@ -67,6 +67,7 @@ from vfkit.metrics.scaling import (
     size_name,
 )
 from vfkit.metrics.scores import rescore, rule_table
+from vfkit.metrics.severity import onset_table, severity_finding, severity_table
 from vfkit.metrics.smoothness import smoothness_table
 from vfkit.metrics.summary import finding, scale_finding
 from vfkit.metrics.verdict import pope_balance_table, verdict, verdict_table
@@ -116,6 +117,7 @@ __all__ = [
     "louder",
     "margin_table",
     "noise_table",
+    "onset_table",
     "overlay_table",
     "phase_coherence",
     "pooled_family",
@@ -136,6 +138,8 @@ __all__ = [
     "scale_differences",
     "scale_finding",
     "scale_summary",
+    "severity_finding",
+    "severity_table",
     "shared_samples",
     "size_name",
     "smoothness_table",

@@ -104,12 +104,12 @@ def drift_summary(
 ) -> pd.DataFrame:
     """`drift_table` for several probes, taps and distances, one below the other (HI Tables 4 and 7, Appendix B)."""
     columns = [distance_column(*setting) for setting in ((d, p, t) for p in probes for t in taps for d in distances)]
-    counted, about = _moved(records, columns), about_samples(records)
+    counted, about = moved_rows(records, columns), about_samples(records)
     if len(counted) and counted[columns].isna().all(axis=None):
         raise ValueError("these records hold no distances: the run was made without probes (StudyConfig(probes=True))")
     tables = []
     for probe in probes:
-        rows = _of_probe(counted, probe)
+        rows = of_probe(counted, probe)
         split = split_answers(rows)
         for tap in taps:
             others = base_controls(vectors, probe, tap, about, k, seed)
@@ -175,7 +175,7 @@ def sample_drift(
         `same_question`, `same_category`, `other_sample` with the answer `control`; `instances` are then pairs.
     """
     column = distance_column(distance, probe, tap)
-    rows, about = _of_probe(_moved(records, [column]), probe), about_samples(records)
+    rows, about = of_probe(moved_rows(records, [column]), probe), about_samples(records)
     split = split_answers(rows)
     split = split[np.isfinite(split[column])]
     grouped = split.groupby([*_KEYS, "sample"], sort=False)
@@ -212,7 +212,7 @@ def embedding_table(
         ValueError: no vectors of perturbed instances.
     """
     rows = rows_of(records).assign(instance=np.where(records["family"] == "base", "base", records["instance"]))
-    rows = _of_probe(rows.join(same_answers(records)), probe)
+    rows = of_probe(rows.join(same_answers(records)), probe)
     rows["answer"] = np.select([rows.is_base, rows.flip], ["base", "flipped"], "kept")
     rows = rows[rows.prediction.notna() & rows.base.notna()].rename(columns={"sample": "sample_id"})
     columns, keys = ["sample_id", "family", "instance", "answer"], ["sample_id", "instance"]
@@ -248,15 +248,17 @@ def _category(records: pd.DataFrame) -> np.ndarray:
     return records["category"].fillna("").astype(str).to_numpy(dtype=object)
 
 
-def _moved(records: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """The counted rows with their unions, these columns as floats, and which answers were kept."""
+def moved_rows(records: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """The counted rows with their unions, these columns of the records as floats, and which answers were kept
+    (`same_answers`)."""
     require(records, *columns)
     rows = rows_of(records).assign(category=_category(records), **{name: numbers(records[name]) for name in columns})
     return counted_rows(with_union(rows.join(same_answers(records))))
 
 
-def _of_probe(counted: pd.DataFrame, probe: str) -> pd.DataFrame:
-    """The rows with `flip` by the answer to the probe's own prompt; by the scored option where no text was kept."""
+def of_probe(counted: pd.DataFrame, probe: str) -> pd.DataFrame:
+    """Rows of `moved_rows` with `flip` by the answer to the probe's own prompt (by the scored option where no text was
+    kept) and `strict`: all answers kept."""
     by_text = probe.endswith("_open") and counted["kept_open"].notna().any()
     flip = ~counted["kept_open"].eq(True) if by_text else counted["flip"]
     rows = counted.assign(flip=flip, strict=counted["kept_strict"])

@@ -17,7 +17,7 @@ _BLOCK = 4_000  # instances held against all draws at once
 FEWEST_PAIRS = 20  # of a category's own threshold; smaller categories share one, from all pairs
 
 
-def thresholds(pairs: pd.DataFrame) -> pd.DataFrame:
+def thresholds(pairs: pd.DataFrame, percentile: float = PERCENTILE) -> pd.DataFrame:
     """The threshold of each category: `samples`, `pairs`, `threshold`, and `shared` where it is that of all pairs.
 
     Args:
@@ -26,14 +26,26 @@ def thresholds(pairs: pd.DataFrame) -> pd.DataFrame:
     grouped = pairs.groupby("category")["drift"]
     table = pd.DataFrame({"samples": pairs.groupby("category")["sample"].nunique(), "pairs": grouped.size()})
     table["shared"] = table["pairs"] < FEWEST_PAIRS
-    own = grouped.quantile(PERCENTILE / 100)
-    every = pairs["drift"].quantile(PERCENTILE / 100) if len(pairs) else np.nan
+    own = grouped.quantile(percentile / 100)
+    every = pairs["drift"].quantile(percentile / 100) if len(pairs) else np.nan
     table["threshold"] = own.where(~table["shared"], every)
     return table
 
 
+def beyond(rows: pd.DataFrame, pairs: pd.DataFrame, percentile: float = PERCENTILE) -> pd.Series:
+    """Whether each row's drift exceeds the threshold of its category, that of all pairs where the category has none."""
+    table = thresholds(pairs, percentile)
+    own = table["threshold"].where(~table["shared"]).reindex(rows["category"]).to_numpy(float)
+    every = pairs["drift"].quantile(percentile / 100)
+    return rows["drift"] > np.where(np.isnan(own), every, own)
+
+
 def beyond_rates(
-    rows: pd.DataFrame, index: pd.MultiIndex, pairs: pd.DataFrame, rates: Sequence[tuple[str, str, str]]
+    rows: pd.DataFrame,
+    index: pd.MultiIndex,
+    pairs: pd.DataFrame,
+    rates: Sequence[tuple[str, ...]],
+    percentile: float = PERCENTILE,
 ) -> pd.DataFrame:
     """Shares of instances that moved beyond the threshold of their category, with their intervals.
 
@@ -41,6 +53,8 @@ def beyond_rates(
         rows: instances with `image`, `category`, `drift`, the columns that `rates` name, and those of `index`.
         index: the table's groups. pairs: of `controls.control_pairs`.
         rates: (name, which, of): of the instances in which `of` is true, those with `which` true and a drift beyond.
+            (name, which, of, less): this share minus that of the instances in which `less` is true.
+        percentile: of the control's distances that is the threshold.
 
     Returns:
         By `index`: `threshold`, the mean over the group's instances; `threshold_pairs`, the fewest control pairs that
@@ -51,7 +65,7 @@ def beyond_rates(
     table |= {f"{name}{end}": empty.copy() for name, *_ in rates for end in ("", "_low", "_high")}
     if not len(pairs):
         return pd.DataFrame(table, index=index)
-    estimated = thresholds(pairs)
+    estimated = thresholds(pairs, percentile)
     own = estimated.index[~estimated["shared"]]
     code = {"rows": own.get_indexer(rows["category"]), "pairs": own.get_indexer(pairs["category"])}  # -1: shared
     images = np.unique(np.concatenate([rows["image"], pairs["image"]]).astype(str))
@@ -64,13 +78,13 @@ def beyond_rates(
     for one in np.unique(code["rows"]):
         here, mine = np.flatnonzero(code["rows"] == one), (one < 0) | (code["pairs"] == one)
         values, owner = pairs["drift"].to_numpy(float)[mine], at["pairs"][mine]
-        threshold[here], size[here] = _percentile(values, owner, ones)[0], len(values)
-        blocks.append((here, _percentile(values, owner, weights)))
+        threshold[here], size[here] = _percentile(values, owner, ones, percentile)[0], len(values)
+        blocks.append((here, _percentile(values, owner, weights, percentile)))
     known = place >= 0
     for i in np.unique(place[known]):
         mine = place == i
         table["threshold"][i], table["threshold_pairs"][i] = threshold[mine].mean(), size[mine].min()
-    for name, which, of in rates:
+    for name, which, of, *less in rates:
         counted = rows[of].to_numpy(bool) & known
         chosen = rows[which].to_numpy(bool) & counted
         shape = (len(images), len(index))
@@ -81,11 +95,18 @@ def beyond_rates(
             mine = here[chosen[here]]
             top += _beyond(drift[mine], at["rows"][mine], place[mine], drawn, weights, len(index))
         bottom = weights @ below
-        value = stats.divide(np.bincount(place[chosen & (drift > threshold)], minlength=len(index)), below.sum(axis=0))
+        events = np.bincount(place[chosen & (drift > threshold)], minlength=len(index)).astype(float)
+        for column in less:
+            without = np.zeros(shape, dtype=np.float32)
+            own = rows[column].to_numpy(bool) & counted
+            np.add.at(without, (at["rows"][own], place[own]), 1)
+            top, events = top - weights @ without, events - without.sum(axis=0)
+        value = stats.divide(events, below.sum(axis=0))
         table[name] = value
         for i in range(len(index)):
             drawn = stats.divide(top[:, i], bottom[:, i])
-            ends = intervals.of_draws(value[i], drawn, int((below[:, i] > 0).sum()))
+            kind = "difference" if less else "rate"
+            ends = intervals.of_draws(value[i], drawn, int((below[:, i] > 0).sum()), kind=kind)
             table[f"{name}_low"][i], table[f"{name}_high"][i] = ends
     return pd.DataFrame(table, index=index)
 
@@ -94,7 +115,7 @@ def _places(images: np.ndarray, column: pd.Series) -> np.ndarray:
     return np.searchsorted(images, column.to_numpy().astype(str))
 
 
-def _percentile(values: np.ndarray, owner: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _percentile(values: np.ndarray, owner: np.ndarray, weights: np.ndarray, percentile: float) -> np.ndarray:
     """The percentile [draw] of values, each there as often as its image was drawn, interpolated as numpy does."""
     order = np.argsort(values, kind="stable")
     values, owner = values[order], owner[order]
@@ -103,7 +124,7 @@ def _percentile(values: np.ndarray, owner: np.ndarray, weights: np.ndarray) -> n
     for start in range(0, len(weights), step):
         total = weights[start : start + step, owner].cumsum(axis=1)
         some = total[:, -1] > 0
-        place = (total[some, -1:].astype(float) - 1) * PERCENTILE / 100
+        place = (total[some, -1:].astype(float) - 1) * percentile / 100
         low = np.floor(place)
         ends = [(total[some] <= at).sum(axis=1) for at in (low, np.minimum(low + 1, total[some, -1:] - 1))]
         share = (place - low)[:, 0]

@@ -72,23 +72,28 @@ def interval(value: float, without, kind: str, level: float = LEVEL, events=None
     return float(low), float(high)
 
 
-def of_draws(value: float, drawn, images: int, level: float = LEVEL) -> tuple[float, float]:
-    """The interval of a rate from its values in resampled images, for rates that no jackknife serves.
+def of_draws(value: float, drawn, images: int, level: float = LEVEL, kind: str = "rate") -> tuple[float, float]:
+    """The interval of a rate, or a `difference` of two, from its values in resampled images, for what no jackknife
+    serves.
 
-    Such a rate has an estimated quantile in it, as the share of instances beyond a control's 5th percentile.
+    Such a number has an estimated quantile in it, as the share of instances beyond a control's 5th percentile.
 
     Returns:
-        `low`, `high`: Jeffreys' interval at the effective number that the variance of the draws tells; the exact bound
-        by images where nothing or everything happens; NaN below `FEWEST` images.
+        `low`, `high`. Of a rate, Jeffreys' interval at the effective number that the variance of the draws tells, and
+        the exact bound by images where nothing or everything happens; of a difference a t interval, and the same bound
+        where no draw differs. NaN below `FEWEST` images.
     """
     drawn, tail = np.asarray(drawn, dtype=float), (1 - level) / 2
     drawn = drawn[np.isfinite(drawn)]
     if images < FEWEST or not np.isfinite(value) or len(drawn) < 2:
         return np.nan, np.nan
-    variance = drawn.var() * images / (images - 1)
+    variance, reach = drawn.var() * images / (images - 1), stdtrit(images - 1, 1 - tail)
+    if kind == "difference":
+        half = reach * np.sqrt(variance) if variance else upper(0, images, tail)
+        return max(value - half, -1.0), min(value + half, 1.0)
     if value in (0, 1):
         return exact(value, images, level)
-    return _jeffreys(value, variance, stdtrit(images - 1, 1 - tail), tail, np.inf if variance else images)
+    return _jeffreys(value, variance, reach, tail, np.inf if variance else images)
 
 
 def exact(value: float, images: int, level: float = LEVEL) -> tuple[float, float]:

@@ -21,9 +21,9 @@ def main() -> None:
         parser.error(f"--size {given.size!r} is not of the form WIDTHxHEIGHT, such as 1024x768")
     try:
         if given.check:
-            found = self_check(given.check, given.device, given.dtype, given.n)
-            print(found)
-            sys.exit(1 if found.wrong else 0)
+            report = self_check(given.check, given.device, given.dtype, given.n)
+            print(report)
+            sys.exit(1 if report.wrong else 0)
         elif given.dry_run:
             print(dry_run(given.dry_run, (int(size[1]), int(size[2]))))
         else:

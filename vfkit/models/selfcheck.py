@@ -58,12 +58,12 @@ def self_check(name: str, device: str | None = None, dtype: str | None = None, n
     Raises:
         ModelUnavailable: as `load_model`; the message says what is wrong with the checkpoint.
     """
-    start, found = time.monotonic(), SelfCheck()
+    start, report = time.monotonic(), SelfCheck()
     vlm = load_model(name, device, dtype)
     if not isinstance(vlm, VLM):
         raise ModelUnavailable(f"model {name!r} is hosted: there is nothing here to check; ask it one sample instead")
-    _say_what_loaded(found, name, vlm, time.monotonic() - start)
-    _say_conversation(found, vlm)
+    _say_what_loaded(report, name, vlm, time.monotonic() - start)
+    _say_conversation(report, vlm)
     asked = pictures()
     requests: list[Request] = [(sample, (image,)) for sample, image in asked]
     vlm.read_many(requests[:1])  # the first call pays for what later ones find ready
@@ -78,33 +78,33 @@ def self_check(name: str, device: str | None = None, dtype: str | None = None, n
     seconds = time.monotonic() - start
     sample, image = asked[0]
     instances = len(natural_suite().instances(sample, read[0].prediction() or 0, (image,)))
-    _say_answers(found, asked, read, others)
-    _say_cost(found, vlm, len(read) + len(others), seconds, instances, n)
-    _say_noise(found, read, others, [family for _, _, family in perturbed])
-    _say_agreement(found, vlm, requests[:1], read[:1])
-    return found
+    _say_answers(report, asked, read, others)
+    _say_cost(report, vlm, len(read) + len(others), seconds, instances, n)
+    _say_noise(report, read, others, [family for _, _, family in perturbed])
+    _say_agreement(report, vlm, requests[:1], read[:1])
+    return report
 
 
-def _say_what_loaded(found: SelfCheck, name: str, vlm: VLM, seconds: float) -> None:
+def _say_what_loaded(report: SelfCheck, name: str, vlm: VLM, seconds: float) -> None:
     spec, size = find(name), sum(parameter.numel() for parameter in vlm.model.parameters())
     whose = f", read with the settings of {spec.like}" if spec.like else ""
     about = vlm.describe()
-    found.lines += [
+    report.lines += [
         f"{name}: {vlm.name}{whose}, {vlm.model.config.model_type}, {size / 1e9:.3g} billion parameters",
         f"loaded in {seconds:.0f} s on {about['device']} as {about['dtype']}, attention {about['attention']}, "
         f"revision {vlm.revision or 'unknown'}, fingerprint {vlm.fingerprint}",
     ]
     if vlm.quantization:
-        found.lines.append(f"quantised: {vlm.quantization}")
+        report.lines.append(f"quantised: {vlm.quantization}")
     if spec.path and spec.name in released():
-        found.lines.append(
+        report.lines.append(
             f"taken for {spec.name} by its config: of fine-tuned weights the published values are others"
         )
     if spec.revision and vlm.revision and spec.revision != vlm.revision:
-        found.lines.append(f"another revision than the one of params/models.yaml, {spec.revision}")
+        report.lines.append(f"another revision than the one of params/models.yaml, {spec.revision}")
 
 
-def _say_conversation(found: SelfCheck, vlm: VLM) -> None:
+def _say_conversation(report: SelfCheck, vlm: VLM) -> None:
     """How a prompt ends, an answer begins and a turn is closed, in the model's own tokens."""
     sample, _ = pictures()[0]
     prompt = scored_prompt(sample, 1, vlm.processor, vlm.adapter.placeholder(vlm.processor))
@@ -112,74 +112,76 @@ def _say_conversation(found: SelfCheck, vlm: VLM) -> None:
     answer = prompt.answers[0]
     before, said, end = (text(list(tokens)) for tokens in (prompt.tail, answer.text, answer.end))
     stops = sorted(end_tokens(vlm))
-    found.lines += [
+    report.lines += [
         f"before an answer: {before[-40:]!r}; an answer: {said!r}; end of the turn: {end!r}",
         f"generated answers stop at {', '.join(repr(text([token])) for token in stops)}",
     ]
     if not stops:
-        found.wrong.append("no token stops a generated answer")
+        report.wrong.append("no token stops a generated answer")
     if not answer.end:
-        found.lines.append("no token ends a turn: an option's score is that of its text only")
+        report.lines.append("no token ends a turn: an option's score is that of its text only")
     if not prompt.faithful:
-        found.lines.append("the template opens an answered turn with other white space than the prompt it continues")
+        report.lines.append("the template opens an answered turn with other white space than the prompt it continues")
 
 
-def _say_answers(found: SelfCheck, asked: Sequence, read: list[Readout], others: list[Readout]) -> None:
+def _say_answers(report: SelfCheck, asked: Sequence, read: list[Readout], others: list[Readout]) -> None:
     right = sum(each.prediction() == sample.answer for (sample, _), each in zip(asked, read, strict=True))
     texts = "; ".join(repr(each.texts["open"]) for each in read)
     grids = {grid.shape[0] * grid.shape[1] for each in read for grid in each.vision}
-    found.lines.append(f"answers: {right} of {len(read)} right; to the open question: {texts}")
-    found.lines.append(f"tokens of a picture of {SIZE[0]} x {SIZE[1]} pixels: {', '.join(map(str, sorted(grids)))}")
+    report.lines.append(f"answers: {right} of {len(read)} right; to the open question: {texts}")
+    report.lines.append(f"tokens of a picture of {SIZE[0]} x {SIZE[1]} pixels: {', '.join(map(str, sorted(grids)))}")
     if not right:
-        found.wrong.append("neither picture's color is answered right: a model that sees answers both")
+        report.wrong.append("neither picture's color is answered right: a model that sees answers both")
     if any(not each.texts["open"] for each in read):
-        found.wrong.append("an open question is answered with nothing: is the chat template the model's own?")
+        report.wrong.append("an open question is answered with nothing: is the chat template the model's own?")
     long = [each for each in [*read, *others] if len(each.said["mcq"]) >= 30]
     if len(long) > len([*read, *others]) / 2:
-        found.wrong.append(
+        report.wrong.append(
             "most answers to the question with options run on to the limit: does the model stop at the end of its turn?"
         )
 
 
-def _say_cost(found: SelfCheck, vlm: VLM, n_read: int, seconds: float, instances: int, n: int) -> None:
+def _say_cost(report: SelfCheck, vlm: VLM, n_read: int, seconds: float, instances: int, n: int) -> None:
     each = seconds / n_read
     memory = ""
     if vlm.device.type == "cuda":
         memory = f"; memory at its highest {torch.cuda.max_memory_allocated() / 1e9:.1f} GB"
     hours = each * (1 + instances) * n / 3600
-    found.lines.append(
+    report.lines.append(
         f"{each:.2g} s an instance with probes{memory}; a study of {n} samples with {instances} instances each would "
         f"take about {hours:.1f} hours"
     )
 
 
-def _say_noise(found: SelfCheck, read: list[Readout], others: list[Readout], families: list[str]) -> None:
+def _say_noise(report: SelfCheck, read: list[Readout], others: list[Readout], families: list[str]) -> None:
     """The same pixels read again, in another place of a batch."""
     again = [other for other, family in zip(others, families, strict=True) if family == "identity"]
     twins = list(zip(read, again, strict=True))
     worst = max(max(compare(one, other).values()) for one, other in twins)
-    found.lines.append(f"noise floor (identity): numbers move by up to {worst:.2g} when the same pixels are read again")
+    report.lines.append(f"noise floor (identity): numbers move by up to {worst:.2g} when read again")
     if any(one.prediction() != other.prediction() for one, other in twins):
-        found.wrong.append("the same pixels are answered differently when read again: near-ties, or too coarse a dtype")
+        report.wrong.append(
+            "the same pixels are answered differently when read again: near-ties, or too coarse a dtype"
+        )
 
 
-def _say_agreement(found: SelfCheck, vlm: VLM, requests: list[Request], read: list[Readout]) -> None:
+def _say_agreement(report: SelfCheck, vlm: VLM, requests: list[Request], read: list[Readout]) -> None:
     floor = max(rounding_floor(vlm, requests[0], read[0]).values())
     own = str(vlm.dtype).removeprefix("torch.")
     try:
         worst = verify(vlm, requests, read)
-        found.lines.append(f"engine against oracle in {own}: {worst:.2g} (the model's own rounding: {floor:.2g})")
+        report.lines.append(f"engine against oracle in {own}: {worst:.2g} (the model's own rounding: {floor:.2g})")
     except VerifyError as error:
-        found.wrong.append(f"{error}")
+        report.wrong.append(f"{error}")
     if vlm.dtype == torch.float32:
         return
     exact = exact_difference(vlm, requests[0])
     if exact is None:
-        found.lines.append("engine against oracle in float32: not tried, the model does not fit in it here")
+        report.lines.append("engine against oracle in float32: not tried, the model does not fit in it here")
     else:
-        found.lines.append(f"engine against oracle in float32: {exact:.1g}")
+        report.lines.append(f"engine against oracle in float32: {exact:.1g}")
         if exact > TOLERANCE[torch.float32]:
-            found.wrong.append(f"engine and oracle differ by {exact:.2g} in float32: the adapter does not fit")
+            report.wrong.append(f"engine and oracle differ by {exact:.2g} in float32: the adapter does not fit")
 
 
 def _good(results: Sequence[Readout | Exception]) -> list[Readout]:

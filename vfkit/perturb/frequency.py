@@ -143,6 +143,6 @@ def audit(
     """
     deltas = [to_array(new, np.float64) - to_array(old, np.float64) for old, new in zip(bases, changed, strict=True)]
     energy, size = sum(np.square(delta).sum() for delta in deltas), sum(delta.size for delta in deltas)
-    found = {"max_abs": max(np.abs(delta).max() for delta in deltas), "rms": math.sqrt(energy / size)}
+    sizes = {"max_abs": max(np.abs(delta).max() for delta in deltas), "rms": math.sqrt(energy / size)}
     leak = 0.0 if band == "all" else leakage(deltas, band, cutoff)
-    return {name: round(float(value), 7) for name, value in (found | {"leakage_8bit": leak}).items()}
+    return {name: round(float(value), 7) for name, value in (sizes | {"leakage_8bit": leak}).items()}

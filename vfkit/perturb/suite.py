@@ -13,7 +13,7 @@ from typing import Any
 from PIL import Image
 
 from vfkit.images import load_image
-from vfkit.perturb import frequency, geometric, overlay
+from vfkit.perturb import frequency, geometric, overlay, severity
 from vfkit.perturb.blank import blank
 from vfkit.sample import LETTERS, Instance, Sample
 
@@ -38,6 +38,8 @@ def _geometric(function: Change) -> Callable[..., Iterator[Member]]:
 def _show(axis: str, value: Any) -> str:
     if axis == "eps":
         return f"{255 * value:g}"  # in grey levels: 8/255 is 8
+    if axis == "strength":
+        return f"{value:g}"
     return f"{value:+g}" if axis in ("n", "degrees") else str(value)
 
 
@@ -100,6 +102,19 @@ def _random_text(
         yield f"_{LETTERS[option]}", card | {"text": text} | style, draw
 
 
+def _graded(kind: str) -> Callable[..., Iterator[Member]]:
+    """Make one instance for each strength; the sample seeds what is random, alike for all strengths."""
+
+    def members(sample: Sample, base: int, strength: tuple[float, ...], **card) -> Iterator[Member]:
+        cards = _cards(sample, base, 1, card["phrase"]) if card else [(0, {})]
+        for (_, fixed), value in itertools.product(cards, strength):
+            phrase = {"phrase": fixed["phrase"]} if fixed else {}
+            change = severity.change(kind, value, f"severity/{sample.id}", **phrase)
+            yield f"_{_show('strength', value)}", {"strength": value} | fixed, change
+
+    return members
+
+
 # The parameters of every family. A tuple is an axis: one instance per value (per combination, where there are
 # several); anything else is fixed for the family. Overlays make one instance per label instead.
 _SHIFTS = (-16, -12, -8, -4, 4, 8, 12, 16)
@@ -112,6 +127,8 @@ _PGD |= {"random_start": 0, "target": "", "controls": 1}  # controls: noise of t
 COPIES = ("shared", "label_only")
 """Copies of the image that an attack changes: one for all options, or the attacked label's only (METHODS 11)."""
 _PGD |= {"copies": COPIES[0]}
+_GRADED = {name: {"strength": tuple(map(float, kind[3]))} for name, kind in severity.KINDS.items()}
+_GRADED["overlay"] |= {"phrase": _CARD["phrase"]}
 _FAMILIES: dict[str, tuple[Callable[..., Iterator[Member]], dict[str, Any]]] = {
     "identity": (_geometric(geometric.identity), {}),
     "translation": (_geometric(geometric.translate), {"n": _SHIFTS}),
@@ -127,6 +144,7 @@ _FAMILIES: dict[str, tuple[Callable[..., Iterator[Member]], dict[str, Any]]] = {
     "low_pass": (_geometric(frequency.low_pass), {"cutoff": _CUTOFFS}),
     "high_pass": (_geometric(frequency.high_pass), {"cutoff": _CUTOFFS}),
     **{f"pgd_{mode}": (_attack, _PGD) for mode in ("pixel", "low", "high")},
+    **{severity.PREFIX + kind: (_graded(kind), params) for kind, params in _GRADED.items()},
 }
 FAMILIES = tuple(_FAMILIES)
 NATURAL_FAMILIES = (

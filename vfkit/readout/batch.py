@@ -191,8 +191,8 @@ def cut(group: Group, cost: Callable[[Group], float], batch_tokens: int) -> list
         starts = range(0, n, size)
         parts = [replace(group, questions=group.questions[start : start + size]) for start in starts]
         excess = max(0, max(part.n_tokens for part in parts) - batch_tokens)
-        if (found := (excess, sum(map(cost, parts)))) < best:
-            best, rows = found, parts
+        if (total := (excess, sum(map(cost, parts)))) < best:
+            best, rows = total, parts
         elif not excess:  # costs only rise from here
             break
     return rows

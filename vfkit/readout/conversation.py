@@ -176,12 +176,12 @@ def _turn(processor, messages: list[dict]) -> _Turn:
     asked = _render(processor, messages, generate=True)
     for bare in (True, False):
         conversation = prompts.answered(messages, _MARK, bare)
-        before, found, _ = _render(processor, conversation, generate=False).rpartition(_MARK)
-        if found and before.startswith(asked):
+        before, marked, _ = _render(processor, conversation, generate=False).rpartition(_MARK)
+        if marked and before.startswith(asked):
             return _Turn(before, before, bare)
-        if found and before.split() == asked.split():
+        if marked and before.split() == asked.split():
             return _Turn(before, asked, bare)
-        if found:
+        if marked:
             raise ConversationError(
                 "the chat template writes an answered turn differently from the prompt it continues"
             )

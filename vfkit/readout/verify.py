@@ -119,22 +119,22 @@ def _beyond_tolerance(vlm, request: Request, readout: Readout, again: Readout) -
     if _within(differences, {name: allowed[_kind(name)] for name in differences}):
         return differences
     name = max(differences, key=lambda name: differences[name] / allowed[_kind(name)])
-    found = (
+    problem = (
         f"engine and oracle disagree on sample {request[0].id!r} with model {vlm.name!r}: {name} differs by "
         f"{differences[name]:.3g}, at most {allowed[_kind(name)]:.3g} is allowed for {vlm.dtype}, whose rounding moves "
         f"such numbers by {floor[_kind(name)]:.2g} here."
     )
     exact = exact_difference(vlm, request, bool(readout.probes)) if vlm.dtype != torch.float32 else None
     if exact is not None and exact <= TOLERANCE[torch.float32]:
-        warnings.warn(f"{found} In float32 they agree ({exact:.1g}), so it is rounding.", stacklevel=3)
+        warnings.warn(f"{problem} In float32 they agree ({exact:.1g}), so it is rounding.", stacklevel=3)
         return differences
     if exact is None and _looks_like_rounding(differences, floor):
         raise VerifyError(
-            f"{found} It is small and everywhere, as rounding is, but more than expected: try dtype='float32', where a "
-            "wrong adapter would still differ."
+            f"{problem} It is small and everywhere, as rounding is, but more than expected: try dtype='float32', where "
+            "a wrong adapter would still differ."
         )
     raise VerifyError(
-        f"{found} It is too large for rounding"
+        f"{problem} It is too large for rounding"
         + ("" if exact is None else f", and in float32 they differ as well ({exact:.3g})")
         + ". Nothing this model says can be trusted here: its adapter does not fit this checkpoint or this version of "
         "transformers."

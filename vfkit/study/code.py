@@ -197,9 +197,9 @@ class _Statement:
         while self.digester.module(symbol) is None and self.digester.module(symbol.rpartition(".")[0]) is None:
             symbol, _, attribute = symbol.rpartition(".")
             rest.append(attribute)
-        found = list(self.digester.targets(symbol))
-        self.targets += found
-        name = found[0][1] if len(found) == 1 else symbol.rpartition(".")[2]
+        defined = list(self.digester.targets(symbol))
+        self.targets += defined
+        name = defined[0][1] if len(defined) == 1 else symbol.rpartition(".")[2]
         return ".".join([name, *reversed(rest)])
 
     def entries(self, table: ast.Dict, chosen: Collection[str]) -> str:

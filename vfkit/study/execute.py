@@ -140,9 +140,9 @@ def _under_lock(
     config: StudyConfig, suite: Suite, samples: SampleList, who: dict[str, Any], folder: Path, progress: bool
 ) -> dict[str, Any]:
     """Read what is left to read; returns the new content of `run.json`."""
-    found = store.recover(folder)
+    finished = store.recover(folder)
     store.write_dataset_errors(folder, [_row_error(*error) for error in samples.errors])
-    todo = [sample for sample in samples if sample.id not in found.samples]
+    todo = [sample for sample in samples if sample.id not in finished.samples]
     manifest: dict[str, Any] = {"started": _now(), "finished": None, "seconds": 0.0, "counters": {}}
     manifest |= {"readers": [], "reused": 0}
     if (folder / "run.json").exists():
@@ -164,8 +164,8 @@ def _under_lock(
             "versions": provenance.versions(),
             "commit": provenance.commit(),
             "machine": provenance.machine(),
-            "samples": {"asked": len(samples), "done": len(found.samples), "failed": len(found.failed)},
-            "error_rows": found.errors + len(samples.errors),
+            "samples": {"asked": len(samples), "done": len(finished.samples), "failed": len(finished.failed)},
+            "error_rows": finished.errors + len(samples.errors),
             "notes": samples.notes,
             "definitions": code(config, suite),  # by which code that differs is named
         }

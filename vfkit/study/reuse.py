@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vfkit.perturb import Suite
+from vfkit.perturb import ATTACKS, Suite
 from vfkit.sample import Instance, Sample
 from vfkit.study import store
 from vfkit.study.rows import image_hash
@@ -103,7 +103,8 @@ def kept_sample(folder: Path, chunk: str, families: frozenset[str], sample: Samp
 
 def family_of(name: str) -> str:
     """The family of the suite that a row's family belongs to: of an attack's noise control, the attack."""
-    return name.removesuffix("_noise")
+    attack = name.removesuffix("_noise")
+    return attack if attack in ATTACKS else name
 
 
 def _of(sample_id: str, table: pa.Table) -> list[dict[str, Any]]:

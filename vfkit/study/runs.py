@@ -73,11 +73,11 @@ class Sweep:
         tables = []
         for group in alike.values():
             runs, config = [run for _, run in group], group[0][1].config
-            found = vfkit.metrics.across_runs([run.table(table, **options) for run in runs])
-            found.insert(0, "dataset", group[0][0])
-            found.insert(1, "model", about_run(runs[0])["model"])
-            found.insert(2, "n", config.n or runs[0].manifest["samples"]["asked"])
-            tables.append(found)
+            joined = vfkit.metrics.across_runs([run.table(table, **options) for run in runs])
+            joined.insert(0, "dataset", group[0][0])
+            joined.insert(1, "model", about_run(runs[0])["model"])
+            joined.insert(2, "n", config.n or runs[0].manifest["samples"]["asked"])
+            tables.append(joined)
         return pd.concat(tables, ignore_index=True)
 
     def table(self) -> pd.DataFrame:
@@ -153,7 +153,7 @@ def by_size(models: pd.DataFrame) -> pd.DataFrame:
 def find_runs(out: str | Path) -> Iterator[Run]:
     """Every run under a folder, the latest last; a damaged `run.json` is named in a warning and left out."""
     out = Path(out).expanduser()
-    found = []
+    runs = []
     for depth in range(DEPTH):
         for path in out.glob("/".join(["*"] * depth + ["run.json"])):
             run = Run(path.parent)
@@ -162,8 +162,8 @@ def find_runs(out: str | Path) -> Iterator[Run]:
             except ValueError as error:
                 warnings.warn(str(error), stacklevel=2)
                 continue
-            found.append((manifest["finished"] or manifest.get("started", ""), str(path), run))
-    yield from (run for *_, run in sorted(found, key=lambda each: each[:2]))
+            runs.append((manifest["finished"] or manifest.get("started", ""), str(path), run))
+    yield from (run for *_, run in sorted(runs, key=lambda each: each[:2]))
 
 
 def _summary(run: Run) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def work(job: Job, model: Model, verify: int = 0) -> Done:
     """
     errors: list[dict] = []
     opened = _open(job, errors)
-    kept = {request[0].id: found for request in opened if (found := _kept(job, *request))}
+    kept = {request[0].id: one for request in opened if (one := _kept(job, *request))}
     again = [
         Base(sample, images, kept[sample.id], None, kept[sample.id].image_id)
         for sample, images in opened
@@ -93,8 +93,8 @@ def work(job: Job, model: Model, verify: int = 0) -> Done:
     read += [Read(base, one, next(readouts) if one.applicable else None) for base, one in plan]
 
     parts = _rows(job, read, errors)
-    for found in kept.values():
-        for kind, rows in found.rows.items():
+    for one in kept.values():
+        for kind, rows in one.rows.items():
             parts[kind] += rows
     order = ["base", *job.suite.families]
     parts["records"].sort(key=lambda row: order.index(family_of(row["family"])))

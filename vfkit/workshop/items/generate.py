@@ -80,7 +80,7 @@ def seeds(file: str | Path) -> tuple[list[Seed], list[RowError]]:
         FileNotFoundError: there is no such file.
     """
     file = made(Path(file).expanduser(), "seeds")
-    folders, found, errors = ImageFolders(file.parent), [], []
+    folders, loaded, errors = ImageFolders(file.parent), [], []
     for place, row in json_rows(file):
         try:
             if isinstance(row, Exception):
@@ -89,11 +89,11 @@ def seeds(file: str | Path) -> tuple[list[Seed], list[RowError]]:
             images = {name: folders.find(getattr(seed, name)) for name in ("atypical", "ordinary")}
             for source in images.values():
                 load_image(source)
-            found.append(seed.model_copy(update=images))
+            loaded.append(seed.model_copy(update=images))
         except ValueError as error:
             item_id = "" if isinstance(row, Exception) else row.get("id")
             errors.append(RowError(str(item_id or f"{file.name} {place}"), why(error)))
-    return found, errors
+    return loaded, errors
 
 
 def generate(seeds: Sequence[Seed], generator: Chat, critic: Chat, folder: str | Path) -> tuple[int, int]:
@@ -169,10 +169,10 @@ def _object(reply: Any) -> dict[str, Any]:
     if isinstance(reply, Exception):
         raise reply
     text = strip_reasoning(reply.text)[0]
-    found = json.loads(text[text.find("{") : text.rfind("}") + 1] or "null")
-    if not isinstance(found, dict):
+    reply = json.loads(text[text.find("{") : text.rfind("}") + 1] or "null")
+    if not isinstance(reply, dict):
         raise ValueError(f"the reply holds no JSON object: {text[:200]!r}")
-    return found
+    return reply
 
 
 def _item(seed: Seed, proposal: dict[str, Any]) -> Item:

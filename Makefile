@@ -17,16 +17,12 @@ help: ## this list
 	@echo 'make COMMAND [ARGS="..."]'
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1	\2/p' Makefile
 
-run: 01_perturbation ## notebook 01 on the embedded model; ARGS="-p n 40" passes parameters to papermill
+run: 01_perturbation ## notebook 01 on the embedded model; ARGS="-p n 40" sets parameters
 
 reproduce: $(NOTEBOOKS) ## every notebook, in order
 
 $(NOTEBOOKS): %: $(STAMP)
-	@mkdir -p outputs/notebooks
-	$(BIN)/python -m papermill --kernel python3 --no-progress-bar --stdout-file - --stderr-file - $(ARGS) \
-	  notebooks/$@.ipynb outputs/notebooks/$@-unfinished.ipynb
-	@mv outputs/notebooks/$@-unfinished.ipynb outputs/notebooks/$@.ipynb
-	@$(BIN)/python -m vfkit.notebook outputs/notebooks/$@.ipynb
+	$(BIN)/python -m vfkit.notebook --run notebooks/$@.ipynb $(ARGS)
 
 test: $(STAMP) ## lint, check types and that notebooks are stripped, run the tests; ARGS="-k flips" passes arguments to pytest
 	$(BIN)/python -m ruff check .
@@ -35,8 +31,8 @@ test: $(STAMP) ## lint, check types and that notebooks are stripped, run the tes
 	  { echo 'Notebooks hold outputs; remove them: make strip' >&2; exit 1; }
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(ARGS)
 
-lab: $(STAMP) ## open the notebooks in JupyterLab
-	$(BIN)/python -m jupyterlab $(ARGS) notebooks
+lab: $(STAMP) ## JupyterLab, with the notebooks and what they wrote
+	$(BIN)/python -m jupyterlab $(ARGS)
 
 strip: $(STAMP) ## remove outputs from the notebooks, as git does on commit
 	$(BIN)/python -m nbstripout --extra-keys "$(STRIP)" notebooks/*.ipynb

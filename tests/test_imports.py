@@ -30,6 +30,8 @@ paper
 paper_vfat
 figures
 browse
+parameters
+webpage
 notebook
 output
 ask

@@ -36,6 +36,11 @@ def test_defaults_and_passed_values():
     assert notebook.validate([CELL, injected(n=7, model="b")]) == DEFAULTS | {"n": 7, "model": "b"}
 
 
+def test_all_samples_are_asked_for_in_the_cell_itself_too():
+    every = CELL.replace("n = 40", 'n = "all"')
+    assert notebook.validate([every])["n"] is None and notebook.validate([every, injected(n=3)])["n"] == 3
+
+
 def test_a_rerun_parameters_cell_overrules_what_papermill_passed():
     edited = CELL.replace("n = 40", "n = 9")
     assert notebook.validate([CELL, injected(n=7), "n = 1000", edited])["n"] == 9
@@ -46,6 +51,8 @@ def test_a_rerun_parameters_cell_overrules_what_papermill_passed():
     [
         ("n", "3", 3),  # np.int64(3) arrives so
         ("n", 40.0, 40),
+        ("n", "all", None),
+        ("n", None, None),
         ("eps", 1, 1.0),
         ("eps", "1e-3", 0.001),
         ("quick", "true", True),
@@ -55,10 +62,17 @@ def test_a_rerun_parameters_cell_overrules_what_papermill_passed():
         ("sizes", 16, [16]),
         ("models", "a, b", ["a", "b"]),
         ("models", "['a', 'b']", ["a", "b"]),
+        ("models", "[a, b]", ["a", "b"]),
+        ("models", "(a, 'b, c')", ["a", "b, c"]),
+        ("models", "[007]", ["007"]),
         ("models", "007", ["007"]),
         ("models", "", []),
         ("families", "identity,scale", ["identity", "scale"]),
         ("families", None, None),
+        ("families", "None", None),
+        ("families", "[None, data]", [None, "data"]),
+        ("families", "None,data", [None, "data"]),
+        ("families", "[1, 2]", [1, 2]),
         ("path", "data/a,b.csv", "data/a,b.csv"),
         ("options", "{'scale': 4}", {"scale": 4}),
     ],
@@ -74,11 +88,14 @@ def test_conversion(name, passed, expected):
         ("n", True),
         ("n", 2.5),
         ("n", "many"),
-        ("n", None),
+        ("eps", None),
         ("eps", "wide"),
         ("quick", 1),
         ("model", 7),
         ("sizes", "4,wide"),
+        ("sizes", "[4, None]"),
+        ("models", "[a, None]"),
+        ("n", "every"),
         ("sizes", {"a": 1}),
         ("options", "scale=4"),
     ],

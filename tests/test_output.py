@@ -40,14 +40,14 @@ def test_missing_control_images_are_one_sentence_and_other_errors_a_table(monkey
     row = dict(sample_id="a", instance="control", stage="control", error="LookupError", message="2 of 5 control images")
     errors = pd.DataFrame([row, row | {"sample_id": "b"}, row | {"error": "ImageError", "message": 80 * "long "}])
     output.show_errors(errors[:0], errors[:2], errors)
-    assert len(shown) == 3 and shown[0] == shown[1] and shown[0].startswith("2 samples have fewer control images")
+    assert len(shown) == 3 and shown[0] == shown[1] and shown[0].startswith("<p>2 samples have fewer control images")
     assert (80 * "long ").strip() in shown[2] and "LookupError" not in shown[2]
 
 
 def test_a_notebooks_output_is_saved_shown_and_listed(tmp_path, capsys):
     notebook = output.Output(tmp_path)
     shown = notebook.table("flips", TABLE, "family IFR", TABLE.instances > 0)
-    assert shown.to_dict("list") == {"family": ["scale"], "IFR (%)": ["6.2 [5.0, 7.5]"]}
+    assert shown.frame.to_dict("list") == {"family": ["scale"], "IFR (%)": ["6.2 [5.0, 7.5]"]}
     assert len(pd.read_csv(tmp_path / "tables" / "flips.csv")) == 2  # saved whole
     with pytest.raises(ValueError, match="no output"):
         output.Output(tmp_path).finish()

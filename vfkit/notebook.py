@@ -1,86 +1,66 @@
-"""What every notebook does first and last: check its parameters, find the repository, show what it wrote.
+"""What every notebook does first and last: check its parameters, stand in the right folder, show what it wrote.
 
-`python -m vfkit.notebook EXECUTED.ipynb` prints the finding of an executed notebook and where its results are.
+`python -m vfkit.notebook --run 01_perturbation -p n 40` runs a notebook and prints its finding, `--html FILE.ipynb`
+writes an executed one as a page without code, `--copy DIR` copies the notebooks that vfkit brings.
 """
 
 import argparse
-import ast
 import json
+import os
+import shutil
 import sys
+import traceback
 import warnings
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import yaml
 from IPython import get_ipython
 from IPython.display import display
 
+from vfkit.names import unknown
+from vfkit.parameters import check, literal
+from vfkit.webpage import SAVED, links, read, relink, root, summary, write
+
 warnings.filterwarnings("ignore", message="IProgress not found")  # plain progress lines are what we want here
 
-PARAMETERS = "# Parameters:"  # first words of a notebook's own parameters cell
-INJECTED = "# Parameters"  # the whole first line of the cell that papermill adds after it
-SAVED = "application/vnd.vfkit.saved+json"  # the notebook output that lists the files written
+PACKAGE = Path(__file__).parent
 
 
-def validate(cells: Sequence[str] | None = None) -> dict:
-    """The notebook's parameters, checked; also written back to its variables, so that conversions reach them.
+def validate(cells: Sequence[str] | None = None) -> dict[str, Any]:
+    """Check the notebook's parameters (`vfkit.parameters.check`) and make ready to run.
 
-    The cell that begins with `# Parameters:` declares them: plain literals, whose types are the types allowed
-    (`n = 40`, `sizes = [4, 8]`; an annotation widens: `families: list | None = None`). Values come from there and from
-    the cell papermill adds after it. What a command line can say is converted to the declared type: `"3"` to an int,
-    `"a,b"` or `"(1, 2)"` to a list, `"true"` to a bool.
+    In a kernel the checked values are written back to the notebook's variables, `root()` becomes the working
+    directory, so that relative paths mean the same in JupyterLab and on a shell, and an error that vfkit raises on
+    purpose is shown as one line (`%tb` shows where it arose).
 
-    `cells` are the sources run so far, in order; None takes them from the running kernel, where the latest run of
-    each cell counts, so editing and re-running the parameters cell in JupyterLab works.
+    Args:
+        cells: sources of the cells run so far, in order; None takes them from the running kernel, where the latest run
+            of each cell counts, so editing and re-running the parameters cell in JupyterLab works.
 
-    Raises ValueError for an unknown parameter (with the nearest valid name) and for a value of another type;
-    RuntimeError where no parameters cell was run, or where papermill put its cell before it.
+    Raises:
+        ValueError, RuntimeError: as `check`.
     """
     shell = None
     if cells is None:
         shell = get_ipython()
         cells = shell.user_ns["In"] if shell else []
-    declared = [i for i, cell in enumerate(cells) if cell.lstrip().startswith(PARAMETERS)]
-    injected = [i for i, cell in enumerate(cells) if cell.lstrip().split("\n")[0].rstrip() == INJECTED]
-    if not declared:
-        raise RuntimeError(f"run the parameters cell first: the one that begins with '{PARAMETERS}'")
-    if injected and injected[0] < declared[0]:
-        raise RuntimeError("papermill's values came before the parameters cell: that cell needs the tag 'parameters'")
-
-    parameters, kinds = {}, {}
-    for name, annotation, value in _assignments(cells[declared[-1]]):
-        parameters[name], kinds[name] = value, {type(value).__name__} | _kinds(annotation)
-    problems = []
-    for name, _, value in _assignments(cells[injected[-1]]) if injected and injected[-1] > declared[-1] else ():
-        if name not in parameters:
-            near = " or ".join(get_close_matches(name, parameters, n=1, cutoff=0)) or "none, there are no parameters"
-            problems.append(f"unknown parameter '{name}'; the nearest valid name is {near}")
-            continue
-        try:
-            parameters[name] = _convert(value, kinds[name], parameters[name])
-        except ValueError as error:
-            problems.append(f"parameter '{name}': {error}")
-    if problems:
-        raise ValueError("\n".join(problems))
+    if shell:
+        shell.set_custom_exc((Exception,), _show_error)
+        os.chdir(root())
+    parameters = check(cells)
     if shell:
         shell.user_ns.update(parameters)
     return parameters
 
 
-def root() -> Path:
-    """The repository's folder when the working directory lies in it (`notebooks/` does), else the working directory."""
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / "vfkit" / "__init__.py").is_file() and (folder / "notebooks").is_dir():
-            return folder
-    return here
-
-
 def finish(saved: Iterable[str | Path]) -> None:
-    """Show the files a notebook wrote, by folder; relative paths start at `root()`.
+    """Show the files that a notebook wrote as links, by folder; relative paths start at `root()`.
 
-    Raises FileNotFoundError that names every declared file which is missing or empty, ValueError if none is declared.
+    Raises:
+        FileNotFoundError: names every declared file that is missing or empty.
+        ValueError: no file is declared.
     """
     base = root()
     files = [base / path for path in saved]
@@ -90,107 +70,126 @@ def finish(saved: Iterable[str | Path]) -> None:
     if missing:
         raise FileNotFoundError("declared but not written: " + ", ".join(missing))
     folders: dict[str, list[str]] = {}
-    for file in files:
+    for file in dict.fromkeys(files):
         folder = file.parent.relative_to(base) if file.is_relative_to(base) else file.parent
         folders.setdefault(folder.as_posix(), []).append(file.name)
-    text = "\n".join([f"Saved {len(files)} files:", *(f"  {k}: {', '.join(v)}" for k, v in folders.items())])
-    display({"text/plain": text, SAVED: folders}, raw=True)
+    text = "\n".join([f"Saved {len(set(files))} files:", *(f"  {k}: {', '.join(v)}" for k, v in folders.items())])
+    display({"text/plain": text, "text/html": links(folders), SAVED: folders}, raw=True)
 
 
-def summary(notebook: str | Path) -> str:
-    """The finding of an executed notebook, and a last line saying where it and its files are.
+def run(notebook: str | Path, out: str | Path | None = None, parameters: dict[str, Any] | None = None) -> Path:
+    """Run a notebook by papermill; write it, executed, and its page without code.
 
-    Raises ValueError if it is no notebook, or one that never reached `finish`: it has no results to look at.
+    Args:
+        notebook: a file, or the name of one that vfkit brings (`01_perturbation`).
+        out: the executed notebook; NAME.ipynb in `outputs/notebooks` where None. Until the notebook has run to its
+            end it is called NAME-unfinished.ipynb, and an older NAME.ipynb stays.
+
+    Returns:
+        The path of the executed notebook; the page lies beside it, as NAME.html.
+
+    Raises:
+        ValueError: there is no such notebook.
+        RuntimeError: a cell failed; what it said is the message.
     """
+    import papermill  # only here: no kernel needs it
+
+    source = Path(notebook)
+    if source.suffix != ".ipynb" or not source.is_file():
+        names = {path.stem: path for path in notebooks()}
+        if str(notebook) not in names:
+            raise unknown("notebook", str(notebook), names)
+        source = names[str(notebook)]
+    done = Path(out) if out else root() / "outputs" / "notebooks" / source.name
+    done.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = done.with_name(f"{done.stem}-unfinished.ipynb")
+    streams = {"stdout_file": sys.stdout, "stderr_file": sys.stderr, "progress_bar": False}
+    quiet = ["--log-level=ERROR"]  # of the kernel, which else begins with a warning about its own connection
     try:
-        cells = json.loads(Path(notebook).read_text(encoding="utf-8"))["cells"]
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{notebook} is not a notebook") from None
-    outputs = [output.get("data", {}) for cell in cells for output in cell.get("outputs", [])]
-    folders = [folder for data in outputs for folder in data.get(SAVED, {})]
-    if not folders:
-        raise ValueError(f"{notebook} declares no outputs: it was not run, or did not run to its end")
-    finding = ["".join(data["text/markdown"]) for data in outputs if "text/markdown" in data]
-    look = f"Look at {notebook} (executed notebook) and at the files in {', '.join(dict.fromkeys(folders))}"
-    return "\n".join([*finding, look])
+        papermill.execute_notebook(
+            source, unfinished, parameters, kernel_name="python3", extra_arguments=quiet, **streams
+        )
+    except papermill.PapermillExecutionError as error:
+        lines = error.traceback if isinstance(error.traceback, list) else [str(error.traceback)]
+        raise RuntimeError("\n".join(lines)) from None
+    content = read(unfinished)
+    relink(content, done.parent)
+    unfinished.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+    unfinished.replace(done)
+    write(done)
+    return done
 
 
-def _assignments(cell: str) -> list[tuple[str, ast.expr | None, Any]]:
-    """`name = literal` statements of a cell as (name, annotation, value), in order."""
-    found: list[tuple[str, ast.expr | None, Any]] = []
-    annotation: ast.expr | None
-    value: Any
-    for statement in ast.parse(cell).body:
-        match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                annotation = None
-            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=ast.expr() as value):
-                pass
-            case _:
-                raise ValueError(f"a parameters cell holds 'name = value' lines only, not: {ast.unparse(statement)}")
-        try:
-            found.append((name, annotation, ast.literal_eval(value)))
-        except ValueError:
-            raise ValueError(f"parameter '{name}': {ast.unparse(value)} is not a plain value") from None
-    return found
+def notebooks() -> list[Path]:
+    """List the notebooks that vfkit brings: the repository's, or those in an installed package."""
+    places = [PACKAGE.parent / "notebooks", PACKAGE / "notebooks"]
+    return sorted(next((place for place in places if place.is_dir()), places[1]).glob("*.ipynb"))
 
 
-def _kinds(annotation: ast.expr | None) -> set[str]:
-    """Type names at the top level of an annotation: `list[str] | None` gives {list, NoneType}."""
-    match annotation:
-        case ast.BinOp(left=left, right=right):
-            return _kinds(left) | _kinds(right)
-        case ast.Subscript(value=ast.Name(id=name)) | ast.Name(id=name):
-            return {name}
-        case ast.Constant(value=None):
-            return {"NoneType"}
-    return set()
+def copy(folder: str | Path) -> list[Path]:
+    """Copy the notebooks that vfkit brings into a folder, and ready-made parameters into `params` in it.
+
+    Files that are there already stay as they are.
+
+    Returns:
+        The files written.
+    """
+    folder = Path(folder).expanduser()
+    parameters = notebooks()[0].parents[1] / "params"
+    wanted = {file: folder / file.name for file in notebooks()}
+    wanted |= {file: folder / "params" / file.name for file in sorted(parameters.glob("*.yaml"))}
+    (folder / "params").mkdir(parents=True, exist_ok=True)
+    written = [file for file in wanted if not wanted[file].exists()]
+    return [Path(shutil.copyfile(file, wanted[file])) for file in written]
 
 
-def _convert(value: Any, kinds: set[str], default: Any) -> Any:
-    """`value` as one of the types named by `kinds`, the default's among them; ValueError if it is none of them."""
-    kind = type(value).__name__
-    sequences = kinds & {"list", "tuple"}
-    if kinds == {"NoneType"} or kind in kinds - sequences:  # a bare None says nothing about the type
-        return value
-    if sequences and value is not None and kind != "dict":
-        return _convert_items(value, kinds, default)
-    if "int" in kinds and kind == "float" and value.is_integer():
-        return int(value)
-    if "float" in kinds and kind == "int":
-        return float(value)
-    if kind == "str" and not isinstance(parsed := _parse(value), str):
-        return _convert(parsed, kinds, default)
-    hint = " (papermill -r NAME VALUE keeps it as text)" if "str" in kinds else ""
-    raise ValueError(f"{value!r} is not of type {' or '.join(sorted(kinds))}{hint}")
+def _show_error(shell: Any, kind: type, error: Exception, trace: Any, tb_offset: int | None = None) -> None:
+    """Show an error that vfkit raises on purpose as one line, any other as IPython does."""
+    if Path(traceback.extract_tb(trace)[-1].filename).is_relative_to(PACKAGE):
+        error._render_traceback_ = lambda: [f"{kind.__name__}: {error}"]  # type: ignore[attr-defined]
+    shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
+    if hasattr(error, "_render_traceback_"):
+        del error._render_traceback_  # %tb shows it whole
 
 
-def _convert_items(value: Any, kinds: set[str], default: Any) -> list | tuple:
-    """A list or tuple from one, from text ("(1, 2)", "a,b") or from a single item; items take the default's type."""
-    if isinstance(value, str):
-        literal = value.strip().startswith(("[", "("))
-        value = _parse(value) if literal else [part.strip() for part in value.split(",") if part.strip()]
-    items = list(value) if isinstance(value, list | tuple) else [value]
-    if default:
-        items = [_convert(item, {type(default[0]).__name__}, default[0]) for item in items]
-    return items if "list" in kinds else tuple(items)
-
-
-def _parse(text: str) -> object:
-    """The literal that a text spells, else the text itself."""
-    word = text.strip().title()
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m vfkit.notebook",
+        description="Print the finding of an executed notebook and where its files are; run or copy notebooks.",
+    )
+    parser.add_argument("notebooks", nargs="*", metavar="NOTEBOOK", help="executed notebooks; with --run, one to run")
+    parser.add_argument("--run", action="store_true", help="run a notebook, by file or by name (01_perturbation)")
+    parser.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help="a parameter")
+    parser.add_argument("-f", action="append", default=[], metavar="FILE.yaml", help="a file of parameters")
+    parser.add_argument("-o", "--out", metavar="OUT.ipynb", help="the executed notebook of --run")
+    parser.add_argument("--html", action="store_true", help="write executed notebooks as pages without code")
+    parser.add_argument("--copy", metavar="DIR", help="copy the notebooks that vfkit brings, and parameters, to DIR")
+    given = parser.parse_args(arguments)
+    if not given.notebooks and not given.copy:
+        parser.error("name a notebook, or --copy DIR")
     try:
-        return ast.literal_eval(word if word in ("True", "False", "None") else text.strip())
-    except (ValueError, SyntaxError):
-        return text
+        if given.copy:
+            print("\n".join(map(str, copy(given.copy))) or "All of it is there already.")
+        for name in given.notebooks:
+            if given.run:
+                values = {key: value for file in given.f for key, value in _yaml(file).items()}
+                values |= {key: literal(value) for key, value in given.p}
+                name = run(name, given.out, values)
+                print(f"Page: {name.with_suffix('.html')}")
+            elif given.html:
+                print(write(name))
+                continue
+            print(summary(name))
+    except (ValueError, OSError, RuntimeError) as error:
+        sys.exit(f"{error}")
+
+
+def _yaml(file: str) -> dict[str, Any]:
+    values = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+    if not isinstance(values, dict):
+        raise ValueError(f"{file} holds no parameters: lines of `name: value` are needed")
+    return values
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        prog="python -m vfkit.notebook", description="The finding of an executed notebook, and where its results are."
-    )
-    parser.add_argument("notebook")
-    try:
-        print(summary(parser.parse_args().notebook))
-    except (ValueError, OSError) as error:
-        sys.exit(str(error))
+    main()

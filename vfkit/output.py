@@ -1,15 +1,20 @@
 """A notebook's output: tables and figures saved in one folder, shown as people read them, and listed at the end."""
 
+import html
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from IPython.display import Markdown, display
+from IPython.display import HTML, display
 from matplotlib.figure import Figure
 
 from vfkit import figures
+from vfkit.browse import Page
 from vfkit.notebook import finish
+from vfkit.webpage import link
 
 # fractions whose names hold one of these words are shown in percent
 _PERCENT = {
@@ -30,6 +35,22 @@ _PERCENT |= {"rate", "hidden", "beyond", "compliance", "confusion", "corrected"}
 _FEWEST = 5  # images: with fewer there is no interval
 
 
+@dataclass(frozen=True)
+class Shown:
+    """A table as a notebook shows it: no running index, a note below on the rows that were folded."""
+
+    frame: pd.DataFrame
+    note: str = ""
+
+    def _repr_html_(self) -> str:
+        cells = "<style scoped>td, th { white-space: nowrap; }</style>"
+        note = f'<p class="folded">{html.escape(self.note)}</p>' if self.note else ""
+        return cells + self.frame.to_html(index=False, border=0, na_rep="") + note
+
+    def __repr__(self) -> str:
+        return "\n".join(filter(None, [self.frame.to_string(index=False, na_rep=""), self.note]))
+
+
 class Output:
     """Tables in `folder/tables`, figures in `folder/figures`.
 
@@ -43,19 +64,30 @@ class Output:
 
     def table(
         self, name: str, table: pd.DataFrame, columns: str | Sequence[str] | None = None, rows: pd.Series | None = None
-    ) -> pd.DataFrame:
-        """Save a table, whole, as CSV with every digit and as LaTeX; return its readable form.
+    ) -> Shown:
+        """Save a table, whole, as CSV with every digit and as LaTeX; return what a notebook shows of it.
 
         Args:
             columns: which to show, in order: names, or one text of names with spaces between; None shows all.
             rows: which to show, as truth values.
         """
         self.saved += save(table, self.folder / "tables", name, columns)
-        return readable(table if rows is None else table[rows], columns)
+        return shown(table if rows is None else table[rows], columns)
 
     def figure(self, name: str, fig: Figure, data: pd.DataFrame) -> None:
-        """Save a figure as PNG and PDF, with the numbers drawn as CSV."""
+        """Save a figure as PNG and PDF, with the numbers drawn as CSV, and show it."""
         self.saved += figures.save(fig, self.folder / "figures", name, data).values()
+        display(fig, metadata={"image/png": {"alt": f"Figure {name.replace('_', ' ')}"}})
+        plt.close(fig)  # or it would be shown again at the end of the cell
+
+    def note(self, text: str) -> None:
+        """Show a sentence, such as how to read the figure above."""
+        display(HTML(f'<p class="note">{html.escape(text)}</p>'))
+
+    def page(self, page: Page) -> None:
+        """Show a page of samples below a link to it."""
+        self.saved.append(page.path)
+        display(HTML(f"<p>Samples: {link(page.path)} ({page.path.stat().st_size / 1e6:.1f} MB)</p>{page.frame()}"))
 
     def finish(self, *others: "Output") -> None:
         """Show which files were written, by this and other outputs; FileNotFoundError where one is missing."""
@@ -73,14 +105,38 @@ def show_errors(*frames: pd.DataFrame) -> None:
         if few.any():
             n = errors.loc[few, "sample_id"].nunique()
             count = f"{n:,} sample{'s have' if n > 1 else ' has'} fewer control images than asked for"
-            display(Markdown(f"{count}: there are no more samples on other images. `run.errors()` lists them."))
+            display(HTML(f"<p>{count}: there are no more samples on other images. run.errors() lists them.</p>"))
         if not few.all():
             with pd.option_context("display.max_colwidth", None, "display.max_columns", None):
                 display(errors[~few])
 
 
+def shown(table: pd.DataFrame, columns: str | Sequence[str] | None = None) -> Shown:
+    """Make the readable form of a table, short: rows in which nothing, or everything, happens are named in a note, and
+    empty columns left out.
+
+    Args:
+        table: any table of `vfkit.metrics`.
+        columns: which columns to show, in this order; None shows all.
+    """
+    chosen = columns.split() if isinstance(columns, str) else columns
+    names = list(table.columns if chosen is None else chosen)
+    estimates = [name for name in names if _is_percent(name) or f"{name}_low" in table]
+    notes, kept = [], pd.Series(True, index=table.index)
+    for value, words in ((0, "Nothing but 0"), (1, "Nothing but 100 %")):
+        numbers = table[[name for name in estimates if value == 0 or _is_percent(name)]].apply(pd.to_numeric)
+        rows = (numbers.isna() | numbers.eq(value)).all(axis=1) & numbers.notna().any(axis=1)
+        if 1 < rows.sum() < kept.sum():
+            kept &= ~rows
+            notes.append(f"{words}: {_named(table[names], rows)}.")
+    frame = readable(table[kept], chosen)
+    empty = frame.eq("").all() if len(frame) else pd.Series(False, index=frame.columns)
+    return Shown(frame.loc[:, ~empty], " ".join([*notes, "The CSV holds every row."] if notes else []))
+
+
 def readable(table: pd.DataFrame, columns: str | Sequence[str] | None = None) -> pd.DataFrame:
-    """A copy to be read: `x`, `x_low`, `x_high` become one column `x` of `value [low, high]`; fractions become percent.
+    """Make a copy of a table as text: `x`, `x_low`, `x_high` become one column of `value [low, high]`, fractions
+    become per cent, and underscores in heads spaces.
 
     Where a table counts its `images` (or `items`) and has fewer than five, an estimate says `n too small`.
 
@@ -90,18 +146,17 @@ def readable(table: pd.DataFrame, columns: str | Sequence[str] | None = None) ->
     """
     columns = columns.split() if isinstance(columns, str) else columns
     images = next((table[name] for name in ("images", "items") if name in table), pd.Series(np.inf, index=table.index))
-    shown = {}
+    cells, heads = {}, {}
     for name in table.columns:
         if name.endswith(("_low", "_high")) and name.rsplit("_", 1)[0] in table:
             continue
-        percent = not _PERCENT.isdisjoint(name.split("_"))
+        percent = _is_percent(name)
         values = [table[name], images]
         values += [table[f"{name}_{end}"] for end in ("low", "high")] if f"{name}_low" in table else []
-        shown[f"{name} (%)" if percent else name] = [
-            _cell(*each, percent=percent) for each in zip(*values, strict=True)
-        ]
-    frame = pd.DataFrame(shown)
-    return frame if columns is None else frame[[c if c in frame else f"{c} (%)" for c in columns]]
+        cells[name] = [_cell(*each, percent=percent) for each in zip(*values, strict=True)]
+        heads[name] = f"{name.replace('_', ' ').replace('->', '→')}{' (%)' if percent else ''}"
+    frame = pd.DataFrame(cells, index=table.index)
+    return (frame if columns is None else frame[list(columns)]).rename(columns=heads)
 
 
 def save(table: pd.DataFrame, folder: str | Path, name: str, columns: str | Sequence[str] | None = None) -> list[Path]:
@@ -112,6 +167,17 @@ def save(table: pd.DataFrame, folder: str | Path, name: str, columns: str | Sequ
     table.to_csv(paths[0], index=False)
     paths[1].write_text(readable(table, columns).to_latex(index=False, escape=True))
     return paths
+
+
+def _is_percent(name: str) -> bool:
+    return not _PERCENT.isdisjoint(name.split("_"))
+
+
+def _named(table: pd.DataFrame, rows: pd.Series) -> str:
+    """What tells these rows from others: their texts in columns that vary."""
+    words = table.select_dtypes(exclude="number")
+    words = words.loc[:, words.nunique() > 1].fillna("").astype(str)
+    return ", ".join(" ".join(filter(None, row)) for row in words[rows].itertuples(index=False))
 
 
 def _cell(value, images=np.inf, low=None, high=None, percent: bool = False) -> str:

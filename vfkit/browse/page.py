@@ -41,11 +41,14 @@ class Page:
 
     def _repr_html_(self) -> str:
         name, size = html.escape(str(self.path)), self.path.stat().st_size
-        link = f'<p>Samples: <a href="{name}" target="_blank">{name}</a> ({size / 1e6:.1f} MB)</p>'
-        if size > EMBED:
-            return f"{link}<p>Open the file in a browser: it is too large to be shown here.</p>"
+        return f'<p>Samples: <a href="{name}" target="_blank">{name}</a> ({size / 1e6:.1f} MB)</p>{self.frame()}'
+
+    def frame(self) -> str:
+        """The page itself as a frame in a notebook, or, of one above `EMBED`, what to do instead."""
+        if self.path.stat().st_size > EMBED:
+            return "<p>Open the file in a browser: it is too large to be shown here.</p>"
         inner = html.escape(self.path.read_text(encoding="utf-8"))
-        return f'{link}<iframe title="Samples" srcdoc="{inner}" width="100%" height="720" style="border:0"></iframe>'
+        return f'<iframe title="Samples" srcdoc="{inner}" width="100%" height="720" style="border:0"></iframe>'
 
 
 def write(runs: Run | Sequence[Run], path: str | Path, megabytes: float = MEGABYTES, samples: int = SAMPLES) -> Page:

@@ -12,7 +12,7 @@ import vfkit
 from vfkit.datasets import DatasetUnavailable, SampleList
 from vfkit.models import ModelUnavailable
 from vfkit.perturb import Suite
-from vfkit.study import provenance, store
+from vfkit.study import hosted, provenance, store
 from vfkit.study.config import StudyConfig
 from vfkit.study.job import Job, control_samples
 from vfkit.study.key import code, identity, run_folder, run_key, surroundings
@@ -44,21 +44,16 @@ def run_study(config: StudyConfig, progress: bool = True) -> Run:
     config is returned, with a message.
 
     Raises:
-        ValueError: a name that does not exist (dataset, option, family ...); probes of a hosted model.
+        ValueError: a name that does not exist (dataset, option, family ...); a study that needs more
+            of a hosted model than answers.
         PermissionError: the folder cannot be written, and holds no finished run.
         OSError: the disk is full; what was finished before is kept.
         VerifyError: the engine disagrees with the oracle on one of the first `verify` samples that were read.
         RuntimeError: another process is running the same study.
         ModelUnavailable, DatasetUnavailable: the model or the data are not available, nor is a finished run.
     """
-    hosted = _is_hosted(config)
-    if config.probes and hosted:
-        raise ValueError(f"model {config.model!r} is hosted: it gives answers but no states, and probes need states")
     suite = config.suite()
-    if config.inside and hosted:
-        raise ValueError(f"model {config.model!r} is hosted: it gives answers but no layers, which `inside` needs")
-    if suite.attacks and hosted:
-        raise ValueError(f"model {config.model!r} is hosted: attacks need its gradients, which it does not give")
+    hosted.refuse(config, suite)
     try:
         vfkit.models.fingerprint(config.model, dtype=config.dtype)
         samples = config.load_samples()
@@ -74,7 +69,9 @@ def do(config: StudyConfig, suite: Suite, samples: SampleList, progress: bool = 
         print(config.protocol.say())
     run = finished_run(config, suite, samples)
     if run is None:
-        if not _is_hosted(config):
+        if hosted.answers_only(config.model):
+            print(hosted.estimate(config, samples))
+        else:
             try:
                 import torch  # noqa: F401  without it nothing can be read
             except ImportError as reason:
@@ -116,7 +113,7 @@ def stand_in(config: StudyConfig, suite: Suite, reason: Exception) -> Run:
     Raises:
         Exception: the reason, if there is no such run.
     """
-    who = surroundings(_is_hosted(config))
+    who = surroundings(hosted.answers_only(config.model))
     with contextlib.suppress(*UNAVAILABLE):
         who |= identity(config, suite, "")
     who.pop("data", None)
@@ -233,13 +230,6 @@ def _say_why(config: StudyConfig, suite: Suite, who: dict[str, Any]) -> None:
             f"To use it as it is: vfkit.open_run({str(run.folder)!r})"
         )
         return
-
-
-def _is_hosted(config: StudyConfig) -> bool:
-    try:
-        return vfkit.models.is_hosted(config.model)
-    except ModelUnavailable:  # is said where a stand-in is looked for
-        return False
 
 
 def _row_error(sample_id: str, reason: str) -> dict[str, str]:

@@ -76,6 +76,7 @@ TABLES = {
         ("dirichlet_table spectrum_table inside_correlations", ONE),
         ("sample_drift drift_table", INSIDE),
         ("pope_answers pope_table pope_transition_table pope_margin_table prior_table question_priors", YES_NO),
+        ("reliance_table corrected_flip_table prior_rows", YES_NO[:1]),
         ("prior_drift_table verdict_table pope_balance_table", YES_NO),
         ("noise_table ablation_table thresholds threshold_table smoothness_table band_test", NOISE),
         ("attack_table trace_table audit_table", ATTACKED),

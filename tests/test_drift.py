@@ -100,7 +100,7 @@ def _published_moments(name, table, probe, distance, family):
 
 def test_published_d_and_percent_follow_from_published_means():
     """Two samples with a published mean and SD, two control pairs with the control's: HI's 60 d, 12 of them printed."""
-    table = paper.published(where=[*paper._DRIFT_TABLES])
+    table = paper.published(where=[*paper.hi._DRIFT_TABLES])
     parts = table["metric"].str.extract(r"^(.*(?:mean|sd|d))_(cos|L2)(?:dist)?_(ctx_open|ctx_mcq|ans_\w+)$")
     table = table.assign(kind=parts[0], distance=parts[1].str.lower(), probe=parts[2])
     table["family"] = table["family"].replace(paper.FAMILIES)
@@ -348,12 +348,12 @@ def test_drift_figure(records, vectors, controls):
     axes = figures.plot_drift(table).axes
     assert [ax.get_title(loc="left") for ax in axes] == ["all answers", "answer kept", "answer flipped"]
     ticks = [label.get_text() for label in axes[0].get_yticklabels()]
-    assert ticks[1] == "translation\nn = 3; 3 kept,\n1 flipped"
+    assert ticks[1] == "translation\nn = 5: 4 kept,\n1 flipped"
     shown = _lines(axes[1], "#0072B2")[0].get_xdata()
     np.testing.assert_allclose(shown, [NAN, 100 / 3, NAN, table["percent_other_sample"].iloc[10]])
     low = _lines(axes[0], "#0072B2")[1].get_xdata()  # the noise floor is below the axis, and says so
     assert low[0] == axes[0].get_xlim()[0] and np.isnan(low[1:]).all()
-    legend = [text.get_text() for text in axes[0].figure.legends[0].get_texts()]
+    legend = [" ".join(text.get_text().split()) for text in axes[0].figure.legends[0].get_texts()]
     assert "noise floor (identity): 1e-06 %" in legend
     assert "published: HI sec 4.4 probes, Qwen3-VL-2B-Instruct, SEEDBench_IMG" in legend
     same = figures.plot_drift(table, "same_question").axes[0]

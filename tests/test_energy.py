@@ -102,7 +102,7 @@ def test_dirichlet_figure(records):
         "rotation\nn = 3, 1 flipped",
     ]
     ax = figures.plot_dirichlet(paper.beside(table, "qwen3vl_2b")).axes[0]
-    published = [line for line in ax.lines if line.get_label().startswith("published: HI sec 4.5")]
+    published = [line for line in ax.lines if line.get_label().startswith("published (all answers): HI sec 4.5")]
     np.testing.assert_allclose(published[0].get_xdata(), [-72.73])
     figures.plot_dirichlet(metrics.dirichlet_table(records[:0]))
 

@@ -27,7 +27,6 @@ measure
 study
 metrics
 paper
-paper_vfat
 figures
 browse
 parameters

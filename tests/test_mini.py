@@ -32,7 +32,7 @@ def test_no_held_out_scene_is_ever_made_for_training():
 
 
 @pytest.mark.parametrize("name", ["mini_seed", "mini_mmmu", "mini_pope", "mini_vfat"])
-def test_the_data_sets_show_held_out_scenes_alone(name, monkeypatch):
+def test_the_data_sets_show_only_held_out_scenes(name, monkeypatch):
     drawn, render = [], world.render
     monkeypatch.setattr(world, "render", lambda scene, rng: drawn.append(scene) or render(scene, rng))
     vfkit.load_dataset(name, size=8)
@@ -189,7 +189,8 @@ def test_the_three_levels_of_an_item():
     items: dict[str, dict] = {}
     for sample in vfkit.load_dataset("mini_vfat", size=12):
         items.setdefault(sample.meta["item"], {})[sample.meta["level"], sample.meta["format"]] = sample
-    assert len(items) == 12
+    assert len(items) == 12 and {item["L1", "oe"].category for item in items.values()} == set(world.OBJECTS)
+    assert [item["L1", "oe"].meta["asks"] for item in items.values()].count("color") == 6
     for item in items.values():
         assert len(item) == 6
         for sample in item.values():
@@ -197,7 +198,9 @@ def test_the_three_levels_of_an_item():
             assert sample.options[sample.answer] == truth and trap in sample.options
             assert len(sample.options) == (4 if sample.prompt == "mcq" else 2)
             assert (trap in sample.hint) == (sample.meta["level"] != "L1")
-        usual = next(c for kind, c in world.OBJECTS.items() if item["L1", "mcq"].question.endswith(f" {kind}?"))
+        kind, asks = item["L1", "mcq"].category, item["L1", "mcq"].meta["asks"]
+        assert item["L1", "mcq"].question.endswith(f" {kind}?")
+        usual = {"color": world.OBJECTS, "companion": world.COMPANION}[asks][kind]
         assert item["L1", "oe"].meta["trap"] == item["L2", "oe"].meta["truth"] == usual
         assert item["L1", "mcq"].images == item["L3", "oe"].images != item["L2", "mcq"].images
 
@@ -211,9 +214,11 @@ def test_bad_options_of_the_data_sets_are_refused_by_name(name, options, says):
         vfkit.load_dataset(name, **options)
 
 
-def test_an_unknown_split_is_refused():
+def test_an_unknown_split_or_kind_of_item_is_refused():
     with pytest.raises(ValueError, match="no split 'populer'"):
         vfkit.load_dataset("mini_pope", split="populer")
+    with pytest.raises(ValueError, match="ask 'colour'; there are color, companion and all"):
+        vfkit.load_dataset("mini_vfat", asks="colour")
 
 
 # --- training ---------------------------------------------------------------------------------------------------------

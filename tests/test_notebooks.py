@@ -45,7 +45,7 @@ def test_findings_call_own_data_by_the_runs_name():
 def test_01_runs_to_its_end_and_again_from_the_finished_run(tmp_path):
     done = _papermill("01_perturbation", tmp_path, n=6, out=tmp_path / "out")
     assert done.returncode == 0, done.stderr[-3000:]
-    (run,) = (tmp_path / "out" / "perturbation" / "mini_qwen3vl" / "easy_vqa").iterdir()
+    (run,) = (tmp_path / "out" / "perturbation" / "mini_llava_ov" / "mini_seed").iterdir()
     for name in ("flips", "transitions", "margins"):
         assert (run / "tables" / f"{name}.csv").stat().st_size and (run / "tables" / f"{name}.tex").stat().st_size
         assert (run / "figures" / f"{name}.png").stat().st_size and (run / "figures" / f"{name}.pdf").stat().st_size
@@ -59,7 +59,7 @@ def test_05_holds_two_models_against_each_other(tmp_path):
     twin = tmp_path / "twin"
     shutil.copytree(ROOT / "vfkit" / "mini" / "checkpoints" / "mini_qwen3vl", twin)
     done = _papermill(
-        "05_vfat", tmp_path, n=12, models=f"mini_qwen3vl,{twin}", rules="paper,letter", out=tmp_path / "out"
+        "05_vfat", tmp_path, n=48, models=f"mini_qwen3vl,{twin}", rules="paper,letter", out=tmp_path / "out"
     )
     assert done.returncode == 0, done.stderr[-3000:]
     (results,) = (tmp_path / "out" / "vfat" / "results").iterdir()
@@ -78,13 +78,13 @@ def test_03_shows_noise_ablation_and_attacks(tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     shown = {"spectral": ("noise", "ablation"), "attack": ("attacks", "traces", "drift", "dirichlet", "adversarial")}
     for study, names in shown.items():
-        (run,) = (tmp_path / "out" / study / "mini_qwen3vl" / "mini_seed").iterdir()
+        (run,) = (tmp_path / "out" / study / "mini_gemma3" / "mini_seed").iterdir()
         assert all((run / "figures" / f"{name}.png").stat().st_size for name in names)
     assert (run / "tables" / "audit.tex").stat().st_size
     assert (
         _printed(tmp_path).count("2 of 2 samples read, 0 failed") == 3
     )  # the third is of louder noise, as nothing flips
-    (spectral,) = (tmp_path / "out" / "spectral" / "mini_qwen3vl" / "mini_seed").iterdir()
+    (spectral,) = (tmp_path / "out" / "spectral" / "mini_gemma3" / "mini_seed").iterdir()
     assert set(pd.read_csv(spectral / "tables" / "noise.csv").eps) == {1, 2, 4}
     assert "up to 4/255 nothing flips" in (tmp_path / "executed.ipynb").read_text()
     assert pd.read_csv(spectral / "tables" / "smoothness.csv").steps.tolist() == [9] * 4
@@ -126,9 +126,9 @@ def test_04_gives_a_verdict(tmp_path):
 def test_02_after_01_reads_nothing(tmp_path):
     common = dict(n=5, probes=False, out=tmp_path / "out")
     assert _papermill("01_perturbation", tmp_path, dataset="mini_seed", **common).returncode == 0
-    (folder,) = (tmp_path / "out" / "perturbation" / "mini_qwen3vl" / "mini_seed").iterdir()
+    (folder,) = (tmp_path / "out" / "perturbation" / "mini_llava_ov" / "mini_seed").iterdir()
     before = (folder / "run.json").read_bytes()
-    done = _papermill("02_scaling", tmp_path, models="mini_qwen3vl", datasets="mini_seed", **common)
+    done = _papermill("02_scaling", tmp_path, models="mini_llava_ov", datasets="mini_seed", **common)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "loading" not in _printed(tmp_path) and (folder / "run.json").read_bytes() == before
     assert [path.parent for path in (tmp_path / "out").rglob("run.json")] == [folder]

@@ -60,3 +60,39 @@ def test_a_notebooks_output_is_saved_shown_and_listed(tmp_path, capsys):
 def test_too_few_images_for_an_interval_are_named():
     table = TABLE.assign(images=[3, 40]).assign(IFR=[0.5, 0.25], IFR_low=float("nan"), IFR_high=float("nan"))
     assert output.readable(table)["IFR (%)"].to_list() == ["50.0 [n too small]", "25.0"]
+
+
+def test_what_says_nothing_is_named_below_the_table():
+    table = pd.DataFrame(
+        {
+            "family": ["scale", "rotation", "crop", "union", "empty"],
+            "answer": ["all"] * 5,
+            "IFR": [0.0, 0.25, 0.0, 0.1, float("nan")],
+            "IFR_low": [0.0, 0.2, 0.0, 0.05, float("nan")],
+            "IFR_high": [0.1, 0.3, 0.2, 0.2, float("nan")],
+            "IFR_published": [float("nan")] * 5,
+            "no_answer": [0, 0, 0, 0, 0],
+            "instances": [8, 8, 8, 24, 0],
+        }
+    )
+    shown = output.shown(table)
+    assert list(shown.frame.columns) == ["family", "answer", "IFR (%)", "instances"]
+    assert shown.frame.family.tolist() == ["rotation", "union"]
+    assert shown.note == "Nothing to count in empty. Nothing but 0 in scale, crop. The CSV holds every row."
+    assert shown.note in shown._repr_html_() and shown.note in repr(shown)
+    certain = output.shown(table[:3].assign(IFR=[1, 0.5, 1]), "family IFR")
+    assert certain.frame.family.tolist() == ["rotation"] and certain.note.startswith(
+        "Nothing but 100 % in scale, crop."
+    )
+    alike = output.shown(table.iloc[[0, 2]])  # nothing would be left
+    assert len(alike.frame) == 2 and not alike.note
+
+
+def test_tables_without_estimates_or_rows_are_shown_whole():
+    counts = pd.DataFrame({"name": ["a", "b"], "n": [0, 0]})
+    assert len(output.shown(counts).frame) == 2
+    assert list(output.shown(TABLE[:0]).frame.columns) == ["family", "IFR (%)", "instances", "change"]
+
+
+def test_a_table_holds_no_markup_of_its_data():
+    assert "<b>" not in output.shown(TABLE.assign(family=["<b>x", "y"]))._repr_html_()

@@ -7,6 +7,7 @@ import pytest
 
 from vfkit import paper
 from vfkit.metrics import UNION
+from vfkit.paper import values
 from vfkit.perturb import HI_FAMILIES
 
 RUNS = range(4)
@@ -172,7 +173,7 @@ def test_a_model_is_known_by_each_of_its_names(name):
 
 
 def test_a_model_is_known_by_the_config_of_its_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(paper, "find", lambda name: type("Spec", (), {"name": "qwen3vl_2b"}))
+    monkeypatch.setattr(values, "find", lambda name: type("Spec", (), {"name": "qwen3vl_2b"}))
     assert paper.beside(_flips(), str(tmp_path), "seedbench")["IFR_published"].notna().any()
 
 

@@ -362,7 +362,7 @@ def test_inside_by_case_draws_the_union_of_both_tables():
         own = table[table.family.isin(metrics.pooled_family(table.family))]
         for answer in ("kept", "flipped"):
             expected = own.loc[own.answer == answer, name]
-            np.testing.assert_allclose(shown[f"answer {answer}, 95 % interval"], expected)
+            np.testing.assert_allclose(shown[f"answer {answer}"], expected)
     assert [label.get_text().split("\n")[0] for label in axes[0].get_yticklabels()][0] == "Yes/Yes: hit"
     figures.plot_inside_cases(drift[:0], energy[:0])
 

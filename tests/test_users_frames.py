@@ -11,10 +11,11 @@ from vfkit import metrics
 
 # the order of the rows is the order of the table's rows, or nothing of the kind
 IN_ORDER = {"rescore", "across_runs", "shared_samples", "vfat_correlations", "pope_answers"}
-IN_ORDER |= {"confidence_rows"}
+IN_ORDER |= {"confidence_rows", "prior_rows"}
 MADE_OF_SUMMARIES = {"across_runs", "vfat_correlations"}  # of tables, which are never empty
 NEEDS_ROWS = {"verdict_table", "prior_drift_table", "embedding_table", "vfat_drift", "rank_agreement", "by_model"}
 NEEDS_ROWS |= {"scale_summary", "scale_differences", "control_distances", "band_test"}
+NEEDS_ROWS |= {"reliance_table", "corrected_flip_table", "prior_rows"}
 
 
 def _make(name):

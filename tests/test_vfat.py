@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import vfkit
-from vfkit import figures, metrics, paper_vfat
+from vfkit import figures, metrics, paper
 from vfkit.datasets.vfat_items import LEVELS
 from vfkit.readout.readout import PROBES, TAPS
 
@@ -33,7 +33,7 @@ def test_vrs_takes_arrays():
 
 
 def _published(measure, **equal):
-    table = paper_vfat.published_vfat()
+    table = paper.published_vfat()
     table = table[table["measure"] == measure]
     for name, value in equal.items():
         table = table[table[name] == value]
@@ -59,7 +59,7 @@ def test_published_vrs_is_what_published_accuracies_allow():
 
 def test_published_pairs_give_their_vrs():
     """VF's Figure 5 prints vision and bias by format: each pair has a VRS, and R times its share leads back to mTDS."""
-    table = paper_vfat.published_vfat()
+    table = paper.published_vfat()
     pairs = table[table["source"].str.contains("Figure 5")].pivot(index="format", columns="measure", values="value")
     np.testing.assert_allclose(pairs.sum(axis=1), 1, atol=1e-3)
     found = metrics.vrs(pairs["mAcc"], pairs["mTDS"])
@@ -86,7 +86,7 @@ def test_table_1_is_consistent_but_for_one_cell():
 
 
 def test_pooled_shares_that_are_not_table_1s_are_flagged():
-    pooled = paper_vfat.published_vfat().query("model == '12 models pooled' and measure == 'mAcc'")
+    pooled = paper.published_vfat().query("model == '12 models pooled' and measure == 'mAcc'")
     assert pooled["remark"].str.contains("72.64|61.01").all() and len(pooled) == 2
 
 
@@ -439,25 +439,31 @@ def test_the_finding_is_computed():
 
 
 def test_figures_draw_the_tables():
-    answers, published = _models(), paper_vfat.published_vfat()
+    answers, published = _models(), paper.published_vfat()
     scores = metrics.vfat_scores(answers)
     said = scores[scores.reading == "generation"]
     ax = figures.plot_vrs(scores, published).axes[0]
     pooled = said[(said.format == "all") & (said.model == "small")]
     drawn = {line.get_label(): line for line in ax.lines}
-    np.testing.assert_allclose(drawn["small"].get_ydata(), pooled.VRS)
-    np.testing.assert_allclose(drawn["published, VF: Seed-1.6"].get_ydata(), [0.514])
-    assert "n = 80" in ax.get_xticklabels()[0].get_text() and "n = 240" in ax.get_xticklabels()[3].get_text()
+    np.testing.assert_allclose(drawn["small"].get_xdata(), pooled.VRS)
+    np.testing.assert_allclose(drawn["published, VF: Seed-1.6"].get_xdata(), [0.514])
+    assert "n = 80" in ax.get_yticklabels()[0].get_text() and "n = 240" in ax.get_yticklabels()[3].get_text()
     ax = figures.plot_vfat_radar(scores, published).axes[0]
     drawn = {line.get_label(): line for line in ax.lines}
     six = said[(said.format != "all") & (said.level != "all") & (said.model == "large")]
     np.testing.assert_allclose(drawn["large"].get_ydata()[:6], 100 * six.mAcc)
     axes = figures.plot_outcomes(scores, published).axes
-    widths = [bar.get_width() for bar in axes[0].patches]
-    assert sum(widths) == pytest.approx(100 * (12 + 1)) and "12 models" in axes[0].get_yticklabels()[-1].get_text()
+    shares = [next(line for line in axes[0].lines if line.get_label() == name) for name in ("vision", "bias", "other")]
+    np.testing.assert_allclose(sum(line.get_xdata()[:12] for line in shares), 100)
+    assert "12 models" in axes[0].get_yticklabels()[-1].get_text()
+    ends = [segment[:, 0] for part in axes[0].collections for segment in part.get_segments() if len(segment)]
+    bias = said[(said.format == "mcq") & (said.mTDS_high > 0)]
+    assert all(
+        any(np.allclose(end, 100 * np.array(row)) for end in ends) for row in bias[["mTDS_low", "mTDS_high"]].values
+    )
     correlations = metrics.vfat_correlations(said[(said.format == "all") & (said.level == "all")])
     axes = figures.plot_outcome_pairs(scores, correlations).axes
-    assert f"r = {correlations.r[0]:.2f} over 3 models" in axes[0].get_title(loc="left")
+    assert f"r = {correlations.r[0]:.2f}\nover 3 models" in axes[0].get_title(loc="left")
     ax = figures.plot_vfat_categories(metrics.vfat_scores(answers, ["category"])).axes[0]
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["Physical\nn = 240"]
     with pytest.raises(ValueError, match="no answers were read by 'thought'"):
@@ -465,32 +471,30 @@ def test_figures_draw_the_tables():
 
 
 def test_published_values_are_drawn_where_they_are_of_these_models_and_data_or_asked_for():
-    nothing = paper_vfat.neighbours(["mini_qwen3vl", "qwen25vl_7b"], "photos")
-    assert nothing.empty and paper_vfat.neighbours(["mini_qwen3vl"], "vlind").empty
-    assert len(paper_vfat.neighbours(["mini_qwen3vl", "qwen25vl_7b"], "weird")) == len(paper_vfat.published_vfat())
-    assert set(paper_vfat.neighbours(["mini_qwen3vl"], "mini_vfat", "Gemma-3-12B").model) == {"Gemma-3-12B"}
+    nothing = paper.neighbours(["mini_qwen3vl", "qwen25vl_7b"], "photos")
+    assert nothing.empty and paper.neighbours(["mini_qwen3vl"], "vlind").empty
+    assert len(paper.neighbours(["mini_qwen3vl", "qwen25vl_7b"], "weird")) == len(paper.published_vfat())
+    assert set(paper.neighbours(["mini_qwen3vl"], "mini_vfat", "Gemma-3-12B").model) == {"Gemma-3-12B"}
     scores = metrics.vfat_scores(_models())
     for make in (figures.plot_vrs, figures.plot_vfat_radar, figures.plot_outcomes):
         fig = make(scores, nothing)
         texts = [text.get_text() for legend in fig.legends for text in legend.get_texts()]
         texts += [tick.get_text() for ax in fig.axes for tick in ax.get_yticklabels()]
         assert not any("published" in text for text in texts)
-    fig = figures.plot_vfat_radar(scores, paper_vfat.neighbours([], "photos", "Gemma-3-12B"))
+    fig = figures.plot_vfat_radar(scores, paper.neighbours([], "photos", "Gemma-3-12B"))
     assert "published, VF Table 1: Gemma-3-12B" in [line.get_label() for line in fig.axes[0].lines]
 
 
 def test_published_values_stand_beside_ours():
     scores = metrics.vfat_scores(_models().assign(model=lambda a: a.model.replace("large", "qwen25vl_72b")))
-    table = (
-        paper_vfat.beside_vfat(scores, "Gemma-3-12B").set_index(["model", "reading", "format", "level"]).sort_index()
-    )
+    table = paper.beside_vfat(scores, "Gemma-3-12B").set_index(["model", "reading", "format", "level"]).sort_index()
     theirs = table.loc[("qwen25vl_72b", "generation")]
     assert theirs.loc[("mcq", "L2"), "mAcc_published"] == 0.8543 and theirs.loc[("all", "L2"), "VRS_published"] == 0.78
     assert theirs.loc[("all", "L2"), "published_source"] == "VF Figure 4, Qwen2.5-VL-72B"
     assert table.loc[("small", "generation", "oe", "all"), "mAcc_published"] == 0.5508
     assert table.loc[("small", "likelihood"), "mAcc_published"].isna().all()
     with pytest.raises(ValueError, match="Qwen3-VL-8B"):
-        paper_vfat.beside_vfat(scores, "Qwen3-VL-9B")
+        paper.beside_vfat(scores, "Qwen3-VL-9B")
 
 
 # --- a run ------------------------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def test_text_cards_persuade_the_planted_model_more(tmp_path):
 
 
 def test_typical_colours_and_hints_pull_the_planted_model_more(tmp_path):
-    planted, clean = _runs(tmp_path, dataset="mini_vfat", dataset_options={"size": 60}, families=())
+    planted, clean = _runs(tmp_path, dataset="mini_vfat", dataset_options={"size": 60, "asks": "color"}, families=())
     answers = [vfat_answers(run.records(), run.samples()) for run in (planted, clean)]
     table = vfat_differences(*answers, by=("level",)).set_index(["reading", "level", "measure"])
     for reading in ("likelihood", "truth_or_trap"):

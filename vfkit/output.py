@@ -32,6 +32,8 @@ _PERCENT = {
     "share",
 }
 _PERCENT |= {"rate", "hidden", "beyond", "compliance", "confusion", "corrected"}
+_TROUBLES = {"no_answer", "not_applicable", "left_out", "tied"}  # columns shown only where there is a count in them
+_STYLE = ".vfkit td, .vfkit th { white-space: nowrap; } .vfkit :is(td, th):first-child { text-align: left; }"
 _FEWEST = 5  # images: with fewer there is no interval
 
 
@@ -43,12 +45,11 @@ class Shown:
     note: str = ""
 
     def _repr_html_(self) -> str:
-        cells = "<style scoped>td, th { white-space: nowrap; }</style>"
-        note = f'<p class="folded">{html.escape(self.note)}</p>' if self.note else ""
-        return cells + self.frame.to_html(index=False, border=0, na_rep="") + note
+        note = f'<p class="note">{html.escape(self.note)}</p>' if self.note else ""
+        return f"<style>{_STYLE}</style>" + self.frame.to_html(index=False, border=0, classes="vfkit") + note
 
     def __repr__(self) -> str:
-        return "\n".join(filter(None, [self.frame.to_string(index=False, na_rep=""), self.note]))
+        return "\n".join(filter(None, [self.frame.to_string(index=False), self.note]))
 
 
 class Output:
@@ -119,19 +120,21 @@ def shown(table: pd.DataFrame, columns: str | Sequence[str] | None = None) -> Sh
         table: any table of `vfkit.metrics`.
         columns: which columns to show, in this order; None shows all.
     """
-    chosen = columns.split() if isinstance(columns, str) else columns
-    names = list(table.columns if chosen is None else chosen)
+    names = columns.split() if isinstance(columns, str) else columns or [n for n in table if not _is_end(n, table)]
     estimates = [name for name in names if _is_percent(name) or f"{name}_low" in table]
+    numbers = table[estimates].apply(pd.to_numeric, errors="coerce")
+    whole = [1 if _is_percent(name) else np.nan for name in estimates]
     notes, kept = [], pd.Series(True, index=table.index)
-    for value, words in ((0, "Nothing but 0"), (1, "Nothing but 100 %")):
-        numbers = table[[name for name in estimates if value == 0 or _is_percent(name)]].apply(pd.to_numeric)
-        rows = (numbers.isna() | numbers.eq(value)).all(axis=1) & numbers.notna().any(axis=1)
-        if 1 < rows.sum() < kept.sum():
+    for value, words in ((np.nan, "Nothing to count in"), (0, "Nothing but 0 in"), (whole, "Nothing but 100 % in")):
+        rows = (numbers.isna() | numbers.eq(value)).all(axis=1) & kept & bool(estimates)
+        if 0 < rows.sum() < kept.sum():
             kept &= ~rows
-            notes.append(f"{words}: {_named(table[names], rows)}.")
-    frame = readable(table[kept], chosen)
-    empty = frame.eq("").all() if len(frame) else pd.Series(False, index=frame.columns)
-    return Shown(frame.loc[:, ~empty], " ".join([*notes, "The CSV holds every row."] if notes else []))
+            notes.append(f"{words} {_named(table[names], rows)}.")
+    rest = table[kept]
+    silent = [name for name in names if rest[name].isin([0, ""] if name in _TROUBLES else [""]).all()]
+    silent += [name for name in names if rest[name].isna().all()]
+    frame = readable(rest, [name for name in names if name not in silent or not len(rest)])
+    return Shown(frame, " ".join([*notes, "The CSV holds every row."] if notes else []))
 
 
 def readable(table: pd.DataFrame, columns: str | Sequence[str] | None = None) -> pd.DataFrame:
@@ -148,7 +151,7 @@ def readable(table: pd.DataFrame, columns: str | Sequence[str] | None = None) ->
     images = next((table[name] for name in ("images", "items") if name in table), pd.Series(np.inf, index=table.index))
     cells, heads = {}, {}
     for name in table.columns:
-        if name.endswith(("_low", "_high")) and name.rsplit("_", 1)[0] in table:
+        if _is_end(name, table):
             continue
         percent = _is_percent(name)
         values = [table[name], images]
@@ -171,6 +174,11 @@ def save(table: pd.DataFrame, folder: str | Path, name: str, columns: str | Sequ
 
 def _is_percent(name: str) -> bool:
     return not _PERCENT.isdisjoint(name.split("_"))
+
+
+def _is_end(name: str, table: pd.DataFrame) -> bool:
+    """Whether a column is an end of another one's interval."""
+    return name.endswith(("_low", "_high")) and name.rsplit("_", 1)[0] in table
 
 
 def _named(table: pd.DataFrame, rows: pd.Series) -> str:

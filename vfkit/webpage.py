@@ -64,11 +64,14 @@ def _address(path: str | Path, folder: Path) -> str:
 
 
 def links(folders: dict[str, list[str]]) -> str:
-    """Make the HTML list of the files written, names by folder, as links."""
+    """Make the HTML list of the files written, names by folder: a name once, with a link for each of its types."""
     lines = []
-    for name, files in folders.items():
-        links = ", ".join(link(Path(name, file)) for file in files)
-        lines.append(f"<li><code>{html.escape(name)}</code>: {links}</li>")
+    for folder, files in folders.items():
+        kinds: dict[str, list[str]] = {}
+        for file in map(Path, files):
+            kinds.setdefault(file.stem, []).append(link(Path(folder, file), file.suffix.removeprefix(".")))
+        names = "; ".join(f"{html.escape(name)} ({', '.join(of)})" for name, of in kinds.items())
+        lines.append(f"<li><code>{html.escape(folder)}</code>: {names}</li>")
     return f"<p>Saved {sum(map(len, folders.values()))} files:</p><ul>{''.join(lines)}</ul>"
 
 
@@ -151,7 +154,7 @@ def _without_code(cell: Any) -> Any:
     outputs = [
         _plain(output)
         for output in cell.outputs
-        if output.get("name") != "stderr" and not {"text/markdown", SAVED} & set(output.get("data", {}))
+        if "data" in output and not {"text/markdown", SAVED} & set(output.data)
     ]
     return nbformat.v4.new_code_cell("", outputs=outputs) if outputs else None
 

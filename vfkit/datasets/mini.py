@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 from random import Random
+from typing import Any
 
 from vfkit.datasets.base import Rows
 from vfkit.images import to_png
@@ -102,49 +103,53 @@ def pope(path: None = None, size: int = 60, split: str = "all", world_seed: int 
     return _drawn(samples, scenes, lambda sample: sample.meta["image"])
 
 
-def vfat(path: None = None, size: int = 60, world_seed: int = 0, baseline: bool = False) -> Rows:
-    """V-FAT on held-out scenes: the colour of an object that has a typical one (VF 3).
+def vfat(path: None = None, size: int = 60, world_seed: int = 0, baseline: bool = False, asks: str = "all") -> Rows:
+    """V-FAT on held-out scenes: what is usual of an object in the mini world, against what is seen (VF 3).
 
-    L1 shows the object in another colour; the trap is the typical one. L2 shows it in its typical colour and asserts
-    another. L3 shows what L1 shows and asserts the typical colour. Each as multiple choice and as an open question.
-    `meta` holds item, level, format, truth, trap, aliases and trap_aliases.
+    Items ask for the colour of an object that has a typical one (`color`), or for the thing beside an object that has
+    a usual companion (`companion`). L1 shows what is unusual; the trap is the usual answer. L2 shows what is usual and
+    asserts something else. L3 shows what L1 shows and asserts the usual answer. Each as multiple choice and as an open
+    question. The category is the object, six in all. `meta` holds item, level, format, truth, trap, aliases,
+    trap_aliases, and `asks`.
 
     Args:
         size: how many items there are; each gives six samples.
         baseline: also L0, the neutral prompt on the ordinary image.
+        asks: `color`, `companion`, or `all`: six items of the one, then six of the other.
         path, world_seed: as for `seed`.
 
     Raises:
-        ValueError: a size below 1, or a path.
+        ValueError: a size below 1, a path, or `asks` that is none of these.
     """
     _check(path, size)
+    if asks not in (*_CONFLICTS, "all"):
+        raise ValueError(f"mini_vfat has no items that ask {asks!r}; there are {', '.join(_CONFLICTS)} and all")
     samples, scenes = [], {}
     for index in range(size):
         item = f"mini_vfat/{world_seed}/{index}"
-        rng = Random(item)
         kind = list(world.OBJECTS)[index % len(world.OBJECTS)]
-        odd, ordinary, color = _two_colors(kind, rng)
-        usual = world.OBJECTS[kind]
-        for level, scene, truth, trap in (
-            *([("L0", ordinary, usual, color)] if baseline else []),
-            ("L1", odd, color, usual),
-            ("L2", ordinary, usual, color),
-            ("L3", odd, color, usual),
+        about = list(_CONFLICTS)[index // len(world.OBJECTS) % len(_CONFLICTS)] if asks == "all" else asks
+        odd, ordinary, ask = _CONFLICTS[about](kind, Random(item))
+        for level, scene, other in (
+            *([("L0", ordinary, odd)] if baseline else []),
+            ("L1", odd, ordinary),
+            ("L2", ordinary, odd),
+            ("L3", odd, ordinary),
         ):
-            thing = next(thing for thing in scene if thing.kind == kind)
-            question = questions.color_question(thing, scene, Random(item))
+            question, trap = ask(scene, Random(item)), ask(other, Random(item)).truth
             hint = "" if level in ("L0", "L1") else questions.assertion(question.text, trap)
             wrong = [value for value in question.others if value != trap]
             Random(item).shuffle(wrong)
             for form in ("mcq", "oe"):
                 row_id = f"{item}/{level}/{form}"
-                options = [truth, trap] + wrong[: 2 * (form == "mcq")]
+                options = [question.truth, trap] + wrong[: 2 * (form == "mcq")]
                 Random(f"{item}/{form}").shuffle(options)
-                meta = {"item": item, "level": level, "format": form, "truth": truth, "trap": trap}
+                meta: dict[str, Any] = {"item": item, "level": level, "format": form, "truth": question.truth}
+                meta |= {"trap": trap, "aliases": [], "trap_aliases": [], "asks": about}
                 samples.append(
                     Sample(
-                        row_id, (None,), question.text, tuple(options), options.index(truth), "Physical", hint=hint,
-                        prompt="mcq" if form == "mcq" else "open", meta=meta | {"aliases": [], "trap_aliases": []},
+                        row_id, (None,), question.text, tuple(options), options.index(question.truth), kind, hint=hint,
+                        prompt="mcq" if form == "mcq" else "open", meta=meta,
                     )
                 )  # fmt: skip
                 scenes[row_id] = (scene,)
@@ -161,8 +166,11 @@ def _several_kinds(rng: Random) -> world.Scene:
             return scene
 
 
-def _two_colors(kind: str, rng: Random) -> tuple[world.Scene, world.Scene, str]:
-    """A scene with an object of an untypical colour, the same with its typical colour, and the untypical colour."""
+Conflict = tuple[world.Scene, world.Scene, Callable[[world.Scene, Random], questions.Question]]
+
+
+def _two_colors(kind: str, rng: Random) -> Conflict:
+    """A scene with an object of an untypical colour, the same with its typical colour, and the question for it."""
     while True:
         color = rng.choice([color for color in world.COLORS if color != world.OBJECTS[kind]])
         others = [
@@ -171,7 +179,28 @@ def _two_colors(kind: str, rng: Random) -> tuple[world.Scene, world.Scene, str]:
         place = rng.choice([place for place in world.PLACES if place not in [thing.place for thing in others]])
         odd, ordinary = ((world.Thing(kind, each, place), *others) for each in (color, world.OBJECTS[kind]))
         if world.is_held_out(odd) and world.is_held_out(ordinary):
-            return odd, ordinary, color
+            return odd, ordinary, lambda scene, rng: questions.color_question(scene[0], scene, rng)
+
+
+def _two_companions(kind: str, rng: Random) -> Conflict:
+    """A scene with an object beside another thing than its companion, the same with its companion, and the question
+    for what is there. A third thing stands elsewhere."""
+    usual, at = world.COMPANION[kind], rng.choice(world.PLACES)
+    words, place = rng.choice(list(questions.neighbours(at).items()))
+    thing = world.Thing(kind, world.OBJECTS[kind], at)
+    while True:
+        elsewhere = rng.choice([each for each in world.PLACES if each not in (at, place)])
+        stranger, third = rng.sample([other for other in world.KINDS if other not in (kind, usual)], 2)
+        rest = world.Thing(third, world.color_of(third, rng, world.TYPICAL), elsewhere)
+        odd, ordinary = (
+            (thing, world.Thing(other, world.color_of(other, rng, world.TYPICAL), place), rest)
+            for other in (stranger, usual)
+        )
+        if world.is_held_out(odd) and world.is_held_out(ordinary):
+            return odd, ordinary, lambda scene, _: questions.relation_question(words, scene[0], scene[1], scene)
+
+
+_CONFLICTS = {"color": _two_colors, "companion": _two_companions}
 
 
 def _check(path: None, size: int) -> None:

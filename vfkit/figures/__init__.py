@@ -14,6 +14,7 @@ from vfkit.figures.pope import (
     plot_prior_drift,
     plot_priors,
 )
+from vfkit.figures.prior import plot_corrected_flips, plot_reliance
 from vfkit.figures.scaling import plot_ranks, plot_scale, plot_scale_differences
 from vfkit.figures.severity import plot_onsets, plot_severity
 from vfkit.figures.style import save, styled
@@ -31,6 +32,7 @@ __all__ = [
     "plot_adversarial",
     "plot_attacks",
     "plot_calibration",
+    "plot_corrected_flips",
     "plot_dirichlet",
     "plot_drift",
     "plot_drift_histograms",
@@ -51,6 +53,7 @@ __all__ = [
     "plot_priors",
     "plot_ranks",
     "plot_reliability",
+    "plot_reliance",
     "plot_scale",
     "plot_scale_differences",
     "plot_severity",

@@ -2,13 +2,26 @@
 
 from collections.abc import Sequence
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from vfkit.figures.style import BLUE, GREY, INK, MARKERS, ORANGE, RED, Series, family_axes, forest, legend, styled
+from vfkit.figures.style import (
+    BLUE,
+    GREY,
+    INK,
+    MARKERS,
+    ORANGE,
+    RED,
+    Series,
+    curves,
+    family_axes,
+    forest,
+    legend,
+    panels,
+    spaced,
+    styled,
+)
 
 
 @styled()
@@ -26,7 +39,7 @@ def plot_calibration(table: pd.DataFrame, flips: pd.DataFrame) -> Figure:
     forest(gap, [Series(table, "gap", BLUE, "as scored"), Series(table, "gap_scaled", ORANGE, label, "s")], zero=True)
     series = [Series(shown, "kept", GREY, "answer kept", "o"), Series(shown, "flipped", RED, "answer flipped", "D")]
     forest(sure, [*series, Series(shown, "base_flipped", BLUE, "the base answer of those that flip", "s")])
-    gap.set_xlabel("Confidence - accuracy (points); above 0: too sure")
+    gap.set_xlabel("Confidence - accuracy (points)\nabove 0: too sure")
     sure.set(xlabel="Mean confidence of the answer (%)", xlim=(0, 102))
     legend(fig)
     return fig
@@ -41,15 +54,18 @@ def plot_reliability(bins: pd.DataFrame, risk: pd.DataFrame, families: Sequence[
         families: which to draw; None takes the base and the union, or where there is none the last of HI's families.
     """
     shown = _shown(risk["family"].unique()) if families is None else families
-    fig, (left, right) = plt.subplots(1, 2, figsize=(9.2, 3.9))
-    left.plot([0, 100], [0, 100], color=GREY, linestyle="--", linewidth=1, label="calibrated", zorder=1)
+    fig, ((left, right),) = panels(1, 2, 2.8)
+    left.plot([0, 100], [0, 100], color=GREY, linewidth=1, label="calibrated", zorder=1)
+    accuracy, errors = [], []
     for family, colour, mark in zip(shown, (BLUE, RED, ORANGE, INK), MARKERS, strict=False):
-        own = bins[bins["family"] == family]
-        label = f"{family.replace('_', ' ')}, n = {own['instances'].sum():,}"
-        _curve(left, own, "confidence", "accuracy", colour, label, mark)
-        _curve(right, risk[risk["family"] == family], "coverage", "risk", colour, label, mark)
+        own, rest = bins[bins["family"] == family], risk[risk["family"] == family]
+        label = f"{spaced(family)}, n = {own['instances'].sum():,}"
+        accuracy.append(Series(own.assign(at=100 * own["confidence"]), "accuracy", colour, label, mark))
+        errors.append(Series(rest.assign(at=100 * rest["coverage"]), "risk", colour, label, mark))
+    curves(left, accuracy, "at", 100, apart=0)
+    curves(right, errors, "at", 100, apart=0)
     left.set(xlabel="Confidence (%), mean of a bin", ylabel="Accuracy (%)", xlim=(0, 102), ylim=(-2, 102))
-    right.set(xlabel="Coverage: surest answers given (%)", ylabel="Risk: error rate among them (%)", xlim=(0, 102))
+    right.set(xlabel="Coverage: surest answers (%)", ylabel="Risk: errors among them (%)", xlim=(0, 102))
     legend(fig)
     return fig
 
@@ -59,10 +75,3 @@ def _shown(families: np.ndarray) -> list[str]:
     others = [family for family in families if family not in ("base", "identity", "random_text", "box_overlay")]
     union = [family for family in others if family.startswith("union (")]
     return ["base"] * ("base" in families) + (union or others[-1:])
-
-
-def _curve(ax: Axes, table: pd.DataFrame, x: str, y: str, colour: str, label: str, mark: str) -> None:
-    low, value, high = (100 * table[f"{y}{end}"].to_numpy(float) for end in ("_low", "", "_high"))
-    at = 100 * table[x].to_numpy(float)
-    ax.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
-    ax.plot(at, value, mark, linestyle="-", color=colour, markersize=3.5, linewidth=1.4, label=label)

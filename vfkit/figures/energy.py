@@ -2,18 +2,30 @@
 
 from textwrap import fill
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from vfkit.figures.style import BLUE, GREY, MARKERS, RED, Series, family_axes, forest, heat_map, legend, styled
+from vfkit.figures.style import (
+    BLUE,
+    GREY,
+    MARKERS,
+    RED,
+    Series,
+    family_axes,
+    forest,
+    heat_map,
+    legend,
+    panels,
+    spaced,
+    styled,
+)
 
 _ANSWERS = {"all": (GREY, "all answers"), "kept": (BLUE, "answer kept"), "flipped": (RED, "answer flipped")}
 _PANELS = {
     "relative": ("Power, change (%)", "RdBu_r"),
-    "coherence": ("Phase coherence", "viridis"),
-    "phase": ("Phase coherence, power-free", "viridis"),
+    "coherence": ("Phase coherence", "cividis"),
+    "phase": ("Phase coherence,\npower-free", "cividis"),
 }
 
 
@@ -30,7 +42,7 @@ def plot_dirichlet(table: pd.DataFrame) -> Figure:
     marks = zip(_ANSWERS.items(), MARKERS, strict=False)
     series = [Series(parts[answer], "delta", colour, label, mark) for (answer, (colour, label)), mark in marks]
     forest(ax, series, scale=1, zero=True)
-    ax.set_xlabel("Change of Dirichlet energy per edge, perturbed - base")
+    ax.set_xlabel("Change of Dirichlet energy per edge,\nperturbed - base")
     legend(fig)
     return fig
 
@@ -39,15 +51,17 @@ def plot_dirichlet(table: pd.DataFrame) -> Figure:
 def plot_spectrum(table: pd.DataFrame, answer: str = "all") -> Figure:
     """What each family does to the image's spectrum, band by band: power, phase coherence and its power-free form.
 
+    Colours of power end at +-100 %: an arrow on the colour bar says that values lie beyond.
+
     Args:
         table: of `metrics.spectrum_table`. answer: whose instances: `all`, `kept` or `flipped`.
     """
     table = table[table["answer"] == answer]
     bands = list(table["band"].unique())
     counts = table.drop_duplicates("family").set_index("family")["instances"]
-    names = [f"{fill(family.replace('_', ' '), 34)}\nn = {n:,}" for family, n in counts.items()]
-    fig, axes = plt.subplots(1, 3, figsize=(9.4, 1.6 + 0.4 * max(len(names), 1)), sharey=True)
-    for ax, (name, (title, colours)) in zip(axes, _PANELS.items(), strict=True):
+    names = [f"{fill(spaced(family), 26)}\nn = {n:,}" for family, n in counts.items()]
+    fig, axes = panels(1, 3, 1.7 + 0.32 * max(len(names), 1), sharey=True)
+    for ax, (name, (title, colours)) in zip(axes[0], _PANELS.items(), strict=True):
         ax.set_title(title)
         if table.empty:
             continue
@@ -57,5 +71,9 @@ def plot_spectrum(table: pd.DataFrame, answer: str = "all") -> Figure:
         span, shown = ((-reach, reach), "{:+.1f}") if name == "relative" else ((0, 1), "{:.2f}")
         texts = values.map(lambda value, shown=shown: "-" if np.isnan(value) else shown.format(value))
         heat_map(ax, values, texts, cmap=colours, vmin=span[0], vmax=span[1])
-    axes[1].set_xlabel(f"Band of spatial frequency ({_ANSWERS[answer][1]})")
+        ends = {(True, True): "both", (True, False): "min", (False, True): "max"}
+        beyond = ends.get((values.min(axis=None) < span[0], values.max(axis=None) > span[1]), "neither")
+        bar = fig.colorbar(ax.collections[0], ax=ax, location="bottom", shrink=0.9, aspect=24, extend=beyond)
+        bar.outline.set_visible(False)
+    axes[0, 1].set_xlabel(f"Band of spatial frequency ({_ANSWERS[answer][1]})")
     return fig

@@ -12,16 +12,20 @@ from vfkit.figures.style import (
     GREEN,
     INK,
     MARKERS,
+    PAGE,
     RED,
+    SMALL,
     Series,
     family_axes,
     forest,
     legend,
+    letters,
     noise_floor,
+    spaced,
     styled,
 )
 
-_TRANSITIONS = {"R->R": BLUE, "R->W": RED, "W->R": GREEN, "W->W": "#C8C8C8"}
+_TRANSITIONS = {"R->R": (BLUE, ""), "R->W": (RED, "/////"), "W->R": (GREEN, "....."), "W->W": ("#D8D8D8", "")}
 _ITEM = ("base_image", "image", "question", "base_answer", "answer", "family")
 
 
@@ -35,12 +39,12 @@ def plot_flips(table: pd.DataFrame) -> Figure:
     fig, axes = family_axes(table, 2, _counts(table))
     floor = table[(table["family"] == "identity") & (table["instances"] > 0)]
     for ax, name in zip(axes, ("IFR", "IV"), strict=True):
-        forest(ax, [Series(table, name, BLUE, "ours, 95 % interval")])
+        forest(ax, [Series(table, name, BLUE, "ours")])
         for value in 100 * floor[name]:
             noise_floor(ax, value)
         ax.set_xlim(left=min(0, ax.get_xlim()[0]))
-    axes[0].set_xlabel("Instance flip rate, IFR (% of instances)")
-    axes[1].set_xlabel("Image vulnerability, IV (% of samples)")
+    axes[0].set_xlabel("Instance flip rate, IFR\n(% of instances)")
+    axes[1].set_xlabel("Image vulnerability, IV\n(% of samples)")
     legend(fig)
     return fig
 
@@ -55,18 +59,23 @@ def plot_transitions(table: pd.DataFrame) -> Figure:
     right, wrong = (table[f"{start}->R"] + table[f"{start}->W"] for start in "RW")
     n = [f"n = {a:,} base-correct,\n{b:,} base-wrong" for a, b in zip(right, wrong, strict=True)]
     fig, axes = family_axes(table, 2, n)
-    fig.set_size_inches(8.8, 1.7 + 0.62 * max(len(n), 1))
     left = np.zeros(len(table))
-    for name, colour in _TRANSITIONS.items():
+    for name, (colour, hatch) in _TRANSITIONS.items():
         share = 100 * table[name].to_numpy(float) / np.maximum(table["instances"].to_numpy(float), 1)
-        axes[0].barh(np.arange(len(table)), share, left=left, height=0.62, color=colour, label=name)
+        style = dict(height=0.62, color=colour, hatch=hatch, edgecolor="white", linewidth=0.5)
+        axes[0].barh(np.arange(len(table)), share, left=left, **style, label=name)
         left += share
-    axes[0].set(xlim=(0, 100), xlabel="Share of instances with ground truth (%)")
+    axes[0].set(xlim=(0, 100), xlabel="Share of instances\nwith ground truth (%)")
     rates = {"R->W": "R->W, % of base-correct", "W->R": "W->R, % of base-wrong"}
-    marks = zip(rates.items(), MARKERS, strict=False)
-    forest(axes[1], [Series(table, f"{name}_rate", _TRANSITIONS[name], label, mark) for (name, label), mark in marks])
+    forest(
+        axes[1],
+        [
+            Series(table, f"{name}_rate", _TRANSITIONS[name][0], label, mark)
+            for (name, label), mark in zip(rates.items(), MARKERS, strict=False)
+        ],
+    )
     axes[1].set_xlim(left=min(0, axes[1].get_xlim()[0]))
-    axes[1].set_xlabel("Rate (% of base-correct or base-wrong instances)")
+    axes[1].set_xlabel("Rate (% of base-correct\nor base-wrong instances)")
     legend(fig)
     return fig
 
@@ -83,7 +92,7 @@ def plot_margins(table: pd.DataFrame) -> Figure:
     fig, (ax,) = family_axes(parts["kept"], 1, n)
     kept = Series(parts["kept"], "change", BLUE, "answer kept")
     forest(ax, [kept, Series(parts["flipped"], "change", RED, "answer flipped", "D")], scale=1, zero=True)
-    ax.set_xlabel("Change of the base-label margin, perturbed - base (nats)")
+    ax.set_xlabel("Change of the base-label margin,\nperturbed - base (nats)")
     legend(fig)
     return fig
 
@@ -107,27 +116,28 @@ def plot_gallery(items: list[dict], columns: int = 2) -> Figure:
     columns = min(columns, len(items))
     rows = -(-len(items) // columns)
     tall = [max(i.height / i.width for i in (item["base_image"], item["image"])) for item in items]
-    heights = [1.2 + 2.1 * min(max(tall[row * columns : (row + 1) * columns]), 1.5) for row in range(rows)]
-    fig = plt.figure(figsize=(4.6 * columns, sum(heights)))
+    side = PAGE / 2 / columns
+    heights = [1.0 + (side - 0.2) * min(max(tall[row * columns : (row + 1) * columns]), 1.5) for row in range(rows)]
+    fig = plt.figure(figsize=(PAGE, sum(heights)))
     cells = np.ravel(fig.subfigures(rows, columns, squeeze=False, height_ratios=heights))
     for cell, item in zip(cells, items, strict=False):
         cell.suptitle(
-            fill(shorten(str(item["question"]), 150, placeholder=" ..."), 54),
+            fill(shorten(str(item["question"]), 150, placeholder=" ..."), letters(2 * side) - 8),
             x=0.03,
             ha="left",
-            fontsize=9,
+            fontsize=8,
             parse_math=False,
         )
         pair = cell.subplots(1, 2)
-        family = item["family"].replace("_", " ")
+        family = spaced(item["family"])
         shown = [("base_image", "base", "base_answer", BLUE), ("image", family, "answer", RED)]
         for ax, (image, title, answer, colour) in zip(pair, shown, strict=True):
             ax.imshow(item[image])
             ax.set(xticks=[], yticks=[], anchor="N")
             ax.spines[:].set_visible(True)
-            ax.set_title(title, fontsize=8, color=INK)
-            text = shorten(f"answer: {item[answer]}", 64, placeholder=" ...")
-            ax.set_xlabel(fill(text, 32), color=colour, weight="bold", fontsize=8, parse_math=False)
+            ax.set_title(title, fontsize=SMALL, color=INK)
+            text = fill(shorten(f"answer: {item[answer]}", 64, placeholder=" ..."), letters(side) - 4)
+            ax.set_xlabel(text, color=colour, weight="bold", fontsize=SMALL, parse_math=False)
     return fig
 
 

@@ -5,27 +5,30 @@ from textwrap import fill, shorten
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 from vfkit.figures.style import (
     BLUE,
     GREY,
     INK,
     ORANGE,
+    PAGE,
     RED,
+    SMALL,
     Series,
+    curves,
     family_axes,
     forest,
     legend,
+    letters,
     noise_floor,
+    panels,
+    spaced,
     styled,
 )
 
-_COLOURS = {"low": BLUE, "high": ORANGE, "all": GREY, "pixel": GREY}
+_BANDS = {"low": (BLUE, "o"), "high": (ORANGE, "s"), "all": (GREY, "D"), "pixel": (GREY, "D")}
 _SCALINGS = {"max": "largest value = eps", "rms": "RMS = eps"}
-_ANSWER_WIDTH = 30
 
 
 @styled()
@@ -36,17 +39,17 @@ def plot_noise(table: pd.DataFrame, floor: float | None = None) -> Figure:
         table: of `metrics.noise_table`. floor: flip rate of `identity`, drawn as a line.
     """
     scalings = [scaling for scaling in _SCALINGS if (table["scaling"] == scaling).any()]
-    fig, axes = plt.subplots(1, max(len(scalings), 1), figsize=(9.2, 3.6), sharey=True, squeeze=False)
+    fig, axes = panels(1, max(len(scalings), 1), 2.4, sharey=True)
     for ax, scaling in zip(axes[0], scalings, strict=False):
+        series = []
         for family, own in table[table["scaling"] == scaling].groupby("family", sort=False):
-            band, n = (
-                family.removeprefix("noise_"),
-                f"n = {own['instances'].min():,} in {own['samples'].min():,} samples",
-            )
-            _line(ax, own, "eps", "IFR", _COLOURS[band], f"{band} frequencies, {n}", 100)
+            band = family.removeprefix("noise_")
+            n = f"n = {own['instances'].min():,} in {own['samples'].min():,} samples"
+            series.append(Series(own, "IFR", _BANDS[band][0], f"{band} frequencies, {n}", _BANDS[band][1]))
+        curves(ax, series, "eps", 100, log=True)
         if floor is not None:
             noise_floor(ax, 100 * floor, axis="y")
-        ax.set(xscale="log", title=f"{_SCALINGS[scaling]}", xlabel="eps (grey levels of 255)")
+        ax.set(title=_SCALINGS[scaling], xlabel="eps (grey levels of 255)")
         ax.set_xticks(levels := sorted(table["eps"].unique()), [f"{level:g}" for level in levels])
         ax.minorticks_off()
     axes[0, 0].set_ylabel("Instance flip rate (%)")
@@ -61,22 +64,24 @@ def plot_ablation(table: pd.DataFrame, thresholds: pd.DataFrame) -> Figure:
     Args:
         table: of `metrics.ablation_table`. thresholds: of `metrics.threshold_table`.
     """
-    fig, axes = plt.subplots(1, 2, figsize=(9.2, 3.8))
-    for family, colour in (("low_pass", BLUE), ("high_pass", ORANGE)):
-        own, kept = table[table["family"] == family], "low" if family == "low_pass" else "high"
+    fig, ((left, right),) = panels(1, 2, 2.6)
+    flips, margins = [], []
+    for family, kept in (("low_pass", "low"), ("high_pass", "high")):
+        own, (colour, mark) = table[table["family"] == family], _BANDS[kept]
         if own.empty:
             continue
         label = f"{kept} frequencies kept, n = {own['samples'].min():,}"
-        _line(axes[0], own, "cutoff", "IFR", colour, label, 100)
-        _line(axes[1], own, "cutoff", "margin", colour, label, 1)
+        flips.append(Series(own, "IFR", colour, label, mark))
+        margins.append(Series(own, "margin", colour, label, mark))
+        dots = (0, (1, 1)) if kept == "low" else (0, (1, 3))
         for row in thresholds[(thresholds["family"] == family) & (thresholds["left"] > 0)].itertuples():
-            label = f"mean threshold, {row.left:,} of {row.samples:,} answers leave"
-            axes[0].axvline(row.threshold, color=colour, linestyle=":", linewidth=1.4, label=f"{kept}: {label}")
-    axes[1].axhline(0, color=INK, linewidth=0.8, zorder=1)
-    axes[0].set_ylabel("Answers that left the clean one (%)")
-    axes[1].set_ylabel("Base-label margin (nats)")
-    for ax in axes:
-        ax.set_xlabel("Cutoff (1: highest frequency)")
+            label = f"{kept}: mean threshold, {row.left:,} of {row.samples:,} answers leave"
+            left.axvline(row.threshold, color=colour, linestyle=dots, linewidth=1.4, label=label)
+    curves(left, flips, "cutoff", 100)
+    curves(right, margins, "cutoff")
+    right.axhline(0, color=INK, linewidth=0.8, zorder=1)
+    left.set(xlabel="Cutoff (1: highest frequency)", ylabel="Answers that left the clean one (%)")
+    right.set(xlabel="Cutoff (1: highest frequency)", ylabel="Base-label margin (nats)")
     legend(fig)
     return fig
 
@@ -88,9 +93,8 @@ def plot_attacks(table: pd.DataFrame) -> Figure:
     Args:
         table: of `metrics.attack_table`.
     """
-    shown = table.assign(family=[f"{row.family.replace('_', ' ')}, eps {row.eps:g}" for row in table.itertuples()])
+    shown = table.assign(family=[f"{spaced(row.family)}, eps {row.eps:g}" for row in table.itertuples()])
     fig, (ax,) = family_axes(shown, 1, [f"n = {row.samples:,} samples" for row in table.itertuples()])
-    fig.set_size_inches(6.6, 1.9 + 0.48 * max(len(table), 1))
     if "published_source" in shown:
         named = shown["published_source"].fillna("").ne("")
         shown["published_source"] = ("more than this, " + shown["published_source"]).where(named, "")
@@ -98,7 +102,7 @@ def plot_attacks(table: pd.DataFrame) -> Figure:
     noise = Series(shown, "control_rate", GREY, "noise of the same band and size: answer flipped", "D")
     forest(ax, [success, noise])
     ax.set(xlim=(-3, 103), xlabel="Share of samples (%)")
-    legend(fig, ncols=1)
+    legend(fig)
     return fig
 
 
@@ -110,13 +114,15 @@ def plot_traces(table: pd.DataFrame) -> Figure:
         table: of `metrics.trace_table`.
     """
     levels = sorted(table["eps"].unique())
-    fig, axes = plt.subplots(
-        1, max(len(levels), 1), figsize=(1.2 + 4 * max(len(levels), 1), 3.6), sharey=True, squeeze=False
-    )
+    fig, axes = panels(1, max(len(levels), 1), 2.3, sharey=True)
     for ax, eps in zip(axes[0], levels, strict=False):
+        series = []
         for family, own in table[table["eps"] == eps].groupby("family", sort=False):
             mode = family.removeprefix("pgd_")
-            _line(ax, own, "step", "margin", _COLOURS[mode], f"{mode}, n = {own['samples'].min():,}", 1)
+            series.append(
+                Series(own, "margin", _BANDS[mode][0], f"{mode}, n = {own['samples'].min():,}", _BANDS[mode][1])
+            )
+        curves(ax, series, "step")
         ax.axhline(0, color=INK, linewidth=0.8, zorder=1)
         ax.set(title=f"eps {eps:g}", xlabel="Step of the attack")
     axes[0, 0].set_ylabel("Base-label margin (nats)")
@@ -136,7 +142,8 @@ def plot_adversarial(items: list[dict], cutoff: float = 0.25) -> Figure:
     """
     if not items:
         raise ValueError("a panel needs at least one item")
-    fig, axes = plt.subplots(len(items), 4, figsize=(9.6, 2.75 * len(items)), squeeze=False)
+    fig, axes = panels(len(items), 4, 2.45 * len(items))
+    width = letters(PAGE / 4) - 3
     for row, item in zip(axes, items, strict=True):
         clean, image = (np.asarray(item[name], dtype=float) / 255 for name in ("base_image", "image"))
         delta = image - clean
@@ -148,25 +155,18 @@ def plot_adversarial(items: list[dict], cutoff: float = 0.25) -> Figure:
         row[2].imshow(image)
         row[3].imshow(power, extent=(-0.5, 0.5, -0.5, 0.5), vmin=power.max() - 60, cmap="magma")
         row[3].add_patch(plt.Circle((0, 0), cutoff * np.sqrt(0.5), fill=False, color="white", linestyle="--"))
-        question = fill(shorten(str(item["question"]), 66, placeholder=" ..."), _ANSWER_WIDTH)
-        row[0].set_title(question, fontsize=8, parse_math=False)
-        row[1].set_title(f"perturbation x {gain:.0f}\nat most {255 * np.abs(delta).max():.0f} grey levels", fontsize=8)
-        row[2].set_title(item["family"].replace("_", " "), fontsize=8)
-        row[3].set_title("its spectrum, 60 dB", fontsize=8)
+        question = fill(shorten(str(item["question"]), 66, placeholder=" ..."), width)
+        row[0].set_title(question, fontsize=SMALL, parse_math=False)
+        row[1].set_title(
+            f"perturbation x {gain:.0f}\nat most {255 * np.abs(delta).max():.0f} grey levels", fontsize=SMALL
+        )
+        row[2].set_title(spaced(item["family"]), fontsize=SMALL)
+        row[3].set_title("its spectrum, 60 dB", fontsize=SMALL)
         for ax, name, colour in ((row[0], "base_answer", BLUE), (row[2], "answer", RED)):
             text = shorten(f"answer: {item[name]}", 60, placeholder=" ...")
-            ax.set_xlabel(fill(text, _ANSWER_WIDTH), color=colour, weight="bold", fontsize=8, parse_math=False)
+            ax.set_xlabel(fill(text, width), color=colour, weight="bold", fontsize=SMALL, parse_math=False)
         for ax in row:
             ax.set(xticks=[], yticks=[])
             ax.grid(visible=False)
-        row[3].set_xlabel("cycles per pixel, -0.5 to 0.5;\ndashed: the cutoff", fontsize=7)
+        row[3].set_xlabel("cycles per pixel, -0.5 to 0.5;\ndashed: the cutoff", fontsize=SMALL)
     return fig
-
-
-def _line(ax: Axes, table: pd.DataFrame, x: str, y: str, colour: str, label: str, scale: float) -> None:
-    """Values with their interval as a band."""
-    at = table[x].to_numpy(float)
-    low, value, high = (scale * table[f"{y}{end}"].to_numpy(float) for end in ("_low", "", "_high"))
-    ax.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)
-    ax.plot(at, value, "o-", color=colour, markersize=3.5, linewidth=1.4, label=label)
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))

@@ -2,13 +2,13 @@
 
 import itertools
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from vfkit.figures.style import (
     BLUE,
+    DASHES,
     GREEN,
     GREY,
     INK,
@@ -20,11 +20,12 @@ from vfkit.figures.style import (
     forest,
     legend,
     palette,
+    panels,
     styled,
 )
 from vfkit.metrics.pope import CASES, MEASURES
 
-_CASES = dict(zip(CASES, (BLUE, GREEN, RED, ORANGE), strict=True))
+_CASES = dict(zip(CASES, zip((BLUE, GREEN, RED, ORANGE), "osD^", DASHES, strict=False), strict=True))
 _ANSWERS = {"kept": (BLUE, "answer kept"), "flipped": (RED, "answer flipped")}
 
 
@@ -34,19 +35,17 @@ def plot_pope(table: pd.DataFrame, measures: tuple[str, ...] = MEASURES) -> Figu
 
     Args:
         table: of `metrics.pope_table`. measures: which of its rates, one panel each.
-
     """
     categories = list(table["category"].unique())
     shown = categories[1:] or categories[:1]  # without splits, all questions
     first = table[table["category"] == categories[0]].reset_index(drop=True) if categories else table
     n = [f"n = {row.instances:,} in {row.questions:,} questions" for row in first.itertuples()]
     fig, axes = family_axes(first, len(measures), n)
-    fig.set_size_inches(3.0 + 1.75 * len(measures), 1.6 + 0.5 * max(len(first), 1))
     for ax, name in zip(axes, measures, strict=True):
         series = []
         for category, colour, mark in zip(shown, palette(len(shown)), itertools.cycle(MARKERS), strict=False):
             part = table[table["category"] == category].reset_index(drop=True)
-            label = f"{category.replace('_', ' ')}, 95 % interval (n = {part['questions'].max():,} questions)"
+            label = f"{category.replace('_', ' ')} (n = {part['questions'].max():,} questions)"
             series.append(Series(part, name, colour, label, mark))
         forest(ax, series)
         ax.set(xlim=(-4, 104), xticks=[0, 50, 100], xlabel=f"{name.replace('_', ' ')} (%)")
@@ -60,13 +59,13 @@ def plot_pope_transitions(table: pd.DataFrame) -> Figure:
 
     Args:
         table: of `metrics.pope_transition_table`.
-
     """
     fig, axes = _panels(table, "flip_rate", 100)
     becomes = table.drop_duplicates("case").set_index("case")["becomes"]
     top = 100 * np.nanmax(table[["flip_rate", "flip_rate_high"]].to_numpy(float), initial=0.01)  # one scale for all
     for ax, case in zip(axes, CASES, strict=True):
-        ax.set(xlim=(-0.04 * top, 1.04 * top), xlabel=f"flipped to {becomes.get(case, '')} (%),\n95 % interval")
+        ax.set(xlim=(-0.04 * top, 1.04 * top), xlabel=f"flipped to {becomes.get(case, '')} (%)")
+    legend(fig)
     return fig
 
 
@@ -90,8 +89,8 @@ def plot_pope_balance(table: pd.DataFrame) -> Figure:
         Series(table, "accuracy_difference", GREEN, "net: right answers, of all questions", "^"),
     ]
     forest(net, changes, zero=True)
-    turned.set(xlim=(-4, 104), xlabel="Share of the base case (%),\n95 % interval")
-    net.set_xlabel("Family minus base (points),\n95 % interval")
+    turned.set(xlim=(-4, 104), xlabel="Share of the base case (%)")
+    net.set_xlabel("Family minus base (points)")
     legend(fig)
     return fig
 
@@ -102,13 +101,12 @@ def plot_prior_drift(table: pd.DataFrame) -> Figure:
 
     Args:
         table: of `metrics.prior_drift_table`.
-
     """
     fig, axes = _panels(table, "drift", 1)
     for ax in axes:
         ax.axvline(0, color=INK, linewidth=0.8, zorder=1)
         ax.axvline(1, color=GREY, linestyle="--", linewidth=1, zorder=1, label="at the prior")
-        ax.set_xlabel("drift to prior,\nmedian, 95 % interval")
+        ax.set_xlabel("drift to prior, median")
     low, high = zip(*(ax.get_xlim() for ax in axes), strict=True)
     for ax in axes:  # one scale for all
         ax.set_xlim(min(*low, -0.5), max(*high, 1.1))
@@ -127,11 +125,11 @@ def plot_pope_margins(table: pd.DataFrame) -> Figure:
     table = _pooled(table)
     parts = {answer: table[table["answer"] == answer].reset_index(drop=True) for answer in ("all", *_ANSWERS)}
     fig, ax = _by_case(parts["all"], parts["flipped"]["instances"])
-    series = [Series(parts["all"], "base", GREY, "base images, 95 % interval")]
+    series = [Series(parts["all"], "base", GREY, "base images")]
     for (answer, (colour, label)), mark in zip(_ANSWERS.items(), MARKERS[1:], strict=False):
         series.append(Series(parts[answer], "margin", colour, f"perturbed, {label}", mark))
     forest(ax, series, scale=1, spread=0.36, zero=True)
-    ax.set_xlabel("yes-no margin (nats): above 0 the answer is Yes")
+    ax.set_xlabel("yes-no margin (nats):\nabove 0 the answer is Yes")
     legend(fig)
     return fig
 
@@ -146,17 +144,19 @@ def plot_priors(questions: pd.DataFrame, fill: str = "white") -> Figure:
     On the diagonal of the margins the image changes nothing.
     """
     questions = questions[questions["fill"] == fill]
-    fig, axes = plt.subplots(1, 2, figsize=(9.2, 4.4))
-    for case, colour in _CASES.items():
+    fig, axes = panels(1, 2, 3.1)
+    axes = axes[0]
+    for case, (colour, mark, dash) in _CASES.items():
         part = questions[questions["case"] == case]
-        label = f"{case}: {CASES[case]} (n = {len(part):,})"
-        axes[0].plot(part["base_margin"], part["blank_margin"], "o", color=colour, alpha=0.6, markersize=4, label=label)
+        label, style = f"{case}: {CASES[case]} (n = {len(part):,})", dict(color=colour, linestyle=dash, linewidth=1.4)
+        axes[0].plot(part["base_margin"], part["blank_margin"], mark, color=colour, alpha=0.7, markersize=3.5)
+        axes[0].plot([], [], marker=mark, markersize=3.5, **style, label=label)
         if len(part):
-            axes[1].ecdf(part["prior"], color=colour, linewidth=1.6)
+            axes[1].ecdf(part["prior"], **style)
     both = questions[["base_margin", "blank_margin"]].to_numpy(float)
     if len(both):
         span = [both.min(), both.max()]
-        axes[0].plot(span, span, color=GREY, linestyle="--", linewidth=1, label="image and blank agree", zorder=1)
+        axes[0].plot(span, span, color=GREY, linewidth=1, label="image and blank agree", zorder=1)
     for line in (axes[0].axhline, axes[0].axvline):
         line(0, color=INK, linewidth=0.8, zorder=1)
     name = "without image" if fill == "none" else f"on a {fill} image"
@@ -174,23 +174,25 @@ def plot_inside_cases(drift: pd.DataFrame, dirichlet: pd.DataFrame) -> Figure:
     Args:
         drift: of `metrics.by_case(drift_table, ...)`. dirichlet: of `by_case(dirichlet_table, ...)`.
 
-    The union is drawn, or the first family where there is none.
+    The union is drawn, or the first family where there is none. An answer is kept where the probe's own prompt keeps it
+    (left) or the scored option is kept (right, and in the counts).
     """
     drift, dirichlet = _pooled(drift), _pooled(dirichlet)
     whole = drift[drift["answer"] == "all"].rename(columns={"samples": "questions"}).reset_index(drop=True)
-    flipped = drift.loc[drift["answer"] == "flipped", "instances"]
+    flipped = dirichlet.loc[dirichlet["answer"] == "flipped", "instances"]
     fig, axes = _by_case(whole, flipped, 2)
     for ax, table, name in zip(axes, (drift, dirichlet), ("drift", "delta"), strict=True):
         series = []
         for (answer, (colour, label)), mark in zip(_ANSWERS.items(), MARKERS, strict=False):
             part = table[table["answer"] == answer].reset_index(drop=True)
-            series.append(Series(part, name, colour, f"{label}, 95 % interval", mark))
+            series.append(Series(part, name, colour, f"{label}", mark))
         forest(ax, series, scale=1, zero=name == "delta")
     if len(drift):
         control = drift["same_question"].iloc[0]
         axes[0].axvline(control, color=GREY, linestyle="--", linewidth=1, label="same question, other image", zorder=1)
-        axes[0].set_xlabel(f"{drift['distance'].iloc[0]} distance to base, {drift['probe'].iloc[0]}")
-    axes[1].set_xlabel("Dirichlet energy per edge, perturbed - base")
+        row = drift.iloc[0]
+        axes[0].set_xlabel(f"{row.distance} distance to base, {row.probe}\n(kept by the {row.kept_by})")
+    axes[1].set_xlabel("Dirichlet energy per edge,\nperturbed - base (kept by the option)")
     legend(fig)
     return fig
 
@@ -203,11 +205,11 @@ def _panels(table: pd.DataFrame, name: str, scale: float) -> tuple[Figure, np.nd
         for each in zip(*(p["instances"] for p in parts.values()), strict=True)
     ]
     fig, axes = family_axes(next(iter(parts.values())), len(CASES), n)
-    fig.set_size_inches(11, 1.7 + 0.44 * max(len(n), 1))
     for ax, (case, part) in zip(axes, parts.items(), strict=True):
-        forest(ax, [Series(part, name, _CASES[case], "")], scale)
+        colour, mark, _ = _CASES[case]
+        forest(ax, [Series(part, name, colour, "", mark)], scale)
         questions = part["questions"].max() if len(part) else 0
-        ax.set_title(f"{case}: {CASES[case]}\nquestions: n = {questions:,}", fontsize=9)
+        ax.set_title(f"{case}: {CASES[case]}\nn = {questions:,} questions")
         if not part["instances"].any():
             ax.text(0.5, 0.5, "none", transform=ax.transAxes, ha="center", color=GREY)
     return fig, axes

@@ -1,9 +1,9 @@
 """Figures across models: rates against size, differences between sizes, and how far models agree on what flips most."""
 
+import itertools
 from collections.abc import Sequence
 from textwrap import fill
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -11,16 +11,23 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from vfkit.figures.style import (
+    DASHES,
     GREY,
     INK,
     MARKERS,
+    PAGE,
+    SMALL,
     Series,
+    explain_bars,
     family_axes,
     forest,
     heat_map,
+    hollow,
     legend,
     noise_floor,
     palette,
+    panels,
+    spaced,
     styled,
 )
 from vfkit.metrics.scaling import size_name
@@ -31,15 +38,15 @@ _OF = {"R->W_rate": "base_right", "W->R_rate": "base_wrong"}  # rate -> number o
 _FLOORS = {"overlay_IFR": "identity_IFR", "union_IFR": "identity_IFR"}
 # column of `metrics.scale_summary` -> axis label and factor
 _NAMES = {
-    "accuracy": ("Base accuracy (% of samples)", 100),
-    "overlay_IFR": ("Text overlay, IFR (% of instances)", 100),
-    "union_IFR": ("Union, IFR (% of instances)", 100),
-    "union_IV": ("Union, IV (% of samples)", 100),
-    "R->W_rate": ("R->W (% of base-correct instances)", 100),
-    "W->R_rate": ("W->R (% of base-wrong instances)", 100),
-    "percent_kept": ("Drift, answer kept (% of another image's)", 1),
-    "percent_flipped": ("Drift, answer flipped (% of another image's)", 1),
-    "hidden": ("Hidden instability (% of instances)", 100),
+    "accuracy": ("Base accuracy\n(% of samples)", 100),
+    "overlay_IFR": ("Text overlay, IFR\n(% of instances)", 100),
+    "union_IFR": ("Union, IFR\n(% of instances)", 100),
+    "union_IV": ("Union, IV\n(% of samples)", 100),
+    "R->W_rate": ("R->W\n(% of base-correct instances)", 100),
+    "W->R_rate": ("W->R\n(% of base-wrong instances)", 100),
+    "percent_kept": ("Drift, answer kept\n(% of another image's)", 1),
+    "percent_flipped": ("Drift, answer flipped\n(% of another image's)", 1),
+    "hidden": ("Hidden instability\n(% of instances)", 100),
 }
 
 
@@ -55,27 +62,29 @@ def plot_scale(table: pd.DataFrame, columns: Sequence[str]) -> Figure:
     """
     table = table[table["params"].notna()].reset_index(drop=True)
     datasets = list(table["dataset"].unique())
-    size = (0.6 + 3.1 * len(columns), 1.3 + 2.7 * len(datasets))
-    fig, axes = plt.subplots(len(datasets), len(columns), figsize=size, sharex=True, squeeze=False)
+    fig, axes = panels(len(datasets), len(columns), 0.4 + 2.1 * len(datasets), sharex=True)
     models = table.drop_duplicates("model")
     params = models.set_index("model")["params"].astype(float)
     at = _apart(params)
     series = list(models["series"].unique())
+    marks = dict(zip(models["model"], itertools.cycle(MARKERS), strict=False))
     for row, dataset in zip(axes, datasets, strict=True):
         own = table[table["dataset"] == dataset]
-        row[0].set_title(f"{dataset}, n = {int(own['samples'].iloc[0]):,} samples", fontsize=9)
+        row[0].set_title(f"{dataset}, n = {int(own['samples'].iloc[0]):,} samples")
         for ax, column in zip(row, columns, strict=True):
             name, scale = _NAMES[column]
             for one, part in own.groupby("series", sort=False):
-                colour = palette(len(series))[series.index(one)]
+                number = series.index(one)
+                colour, dash = palette(len(series))[number], DASHES[number % len(DASHES)]
                 part = part.sort_values("params", kind="stable")
                 x = part["model"].map(at)
                 known = part[column].where(part[f"{column}_low"].notna())
-                ax.plot(x, scale * known, color=colour, linewidth=1, alpha=0.6, zorder=2)
-                for i, point in enumerate(part.to_dict("records")):
-                    _point(ax, at[point["model"]], point, column, scale, colour, MARKERS[i % len(MARKERS)])
+                ax.plot(x, scale * known, color=colour, linestyle=dash, linewidth=1, zorder=2)
+                for point in part.to_dict("records"):
+                    _point(ax, at[point["model"]], point, column, scale, colour, marks[point["model"]])
+            explain_bars(ax, bool((own[column].notna() & own[f"{column}_low"].isna()).any()))
             _references(ax, own, column, scale)
-            ax.set_ylabel(name, fontsize=8)
+            ax.set_ylabel(name, fontsize=SMALL)
             ax.set_ylim(bottom=min(0, ax.get_ylim()[0]))
     _size_axis(axes, params, at)
     legend(fig)
@@ -85,13 +94,13 @@ def plot_scale(table: pd.DataFrame, columns: Sequence[str]) -> Figure:
 def _point(ax: Axes, x: float, row: dict, column: str, scale: float, colour: str, marker: str) -> None:
     label = f"{row['model']} ({size_name(row['params'])}, {row['series']})"
     ax.vlines(x, scale * row[f"{column}_low"], scale * row[f"{column}_high"], color=colour, linewidth=1.6, zorder=2)
-    ax.plot(x, scale * row[column], marker, linestyle="", color=colour, markersize=5.5, label=label, zorder=3)
+    ax.plot(x, scale * row[column], marker, linestyle="", color=colour, markersize=5, label=label, zorder=3)
     if column in _OF:
         at, text = (x, scale * row[column]), f"n = {int(row[_OF[column]]):,}"
-        ax.annotate(text, at, (5, 3), textcoords="offset points", fontsize=6, color=colour, annotation_clip=True)
+        ax.annotate(text, at, (5, 3), textcoords="offset points", fontsize=SMALL, color=INK, annotation_clip=True)
     if pd.notna(published := row.get(f"{column}_published", np.nan)):
         label = f"published: {row['published_source']}"
-        ax.plot(x, scale * published, "D", linestyle="", mfc="none", mec=INK, markersize=7, label=label, zorder=4)
+        ax.plot(x, scale * published, **hollow(ax, label))
 
 
 def _references(ax: Axes, own: pd.DataFrame, column: str, scale: float) -> None:
@@ -179,17 +188,22 @@ def plot_ranks(flips: pd.DataFrame, ranks: pd.DataFrame) -> Figure:
     datasets = list(flips["dataset"].unique())
     models = list(flips["model"].unique())
     families = [family for family in HI_FAMILIES if (flips["family"] == family).any()]
-    size = (2.6 + 2.1 * len(models), 0.9 + len(datasets) * (1.4 + 0.42 * max(len(families), len(models))))
-    fig, axes = plt.subplots(len(datasets), 2, figsize=size, squeeze=False)
-    for (left, right), dataset in zip(axes, datasets, strict=True):
+    beside = len(models) <= 3
+    heights = [0.9 + 0.3 * len(families), 0.9 + 0.3 * max(len(models) - 1, 1)]
+    if beside:
+        fig, axes = panels(len(datasets), 2, 0.2 + len(datasets) * max(heights))
+    else:
+        options = {"height_ratios": heights * len(datasets)}
+        fig, axes = panels(2 * len(datasets), 1, 0.2 + len(datasets) * sum(heights), width=PAGE, **options)
+    for (left, right), dataset in zip(axes.reshape(-1, 2), datasets, strict=True):
         own = flips[(flips["dataset"] == dataset) & flips["family"].isin(families)]
         rates = own.pivot(index="family", columns="model", values="IFR").reindex(index=families, columns=models)
         n = own.groupby("family")["instances"].max().reindex(families)
-        names = [f"{family.replace('_', ' ')}\nn = {count:,}" for family, count in n.items()]
+        names = [f"{spaced(family)}\nn = {count:,}" for family, count in n.items()]
         rates = rates.set_axis(names).set_axis(_wrapped(models), axis=1)
         texts = rates.map(lambda rate: f"{100 * rate:.1f}" if rate == rate else "-")
-        heat_map(left, rates.rank(ascending=False), texts, cmap="viridis", vmin=1, vmax=max(len(families), 2))
-        left.set_title(f"{dataset}: IFR (%); dark: flips most in its model", fontsize=9)
+        heat_map(left, rates.rank(ascending=False), texts, cmap="cividis", vmin=1, vmax=max(len(families), 2))
+        left.set_title(f"{dataset}: IFR (%)\ndark: flips most in its model")
         _agreement(right, ranks[ranks["dataset"] == dataset], models)
     return fig
 
@@ -210,7 +224,7 @@ def _agreement(ax: Axes, ranks: pd.DataFrame, models: list[str]) -> None:
     values = values.set_axis(_wrapped(models[1:])).set_axis(_wrapped(models[:-1]), axis=1)
     heat_map(ax, values, texts.to_numpy(), cmap="RdBu", vmin=-1, vmax=1)
     n, families = (pairs[name].max() for name in ("samples", "families"))
-    ax.set_title(f"Spearman's rho over {families} families, n = {n:,} samples", fontsize=9)
+    ax.set_title(f"Spearman's rho over {families} families,\nn = {n:,} samples")
 
 
 def _wrapped(models: list[str]) -> list[str]:

@@ -57,6 +57,7 @@ from vfkit.metrics.pope import (
     prior_table,
     question_priors,
 )
+from vfkit.metrics.prior import corrected_flip_table, prior_rows, reliance_finding, reliance_table
 from vfkit.metrics.runs import across_runs
 from vfkit.metrics.scaling import (
     by_model,
@@ -104,6 +105,7 @@ __all__ = [
     "compliance_table",
     "confidence_rows",
     "control_distances",
+    "corrected_flip_table",
     "dirichlet_energy",
     "dirichlet_table",
     "distances",
@@ -127,10 +129,13 @@ __all__ = [
     "pope_table",
     "pope_transition_table",
     "prior_drift_table",
+    "prior_rows",
     "prior_table",
     "question_priors",
     "rank_agreement",
     "reliability_table",
+    "reliance_finding",
+    "reliance_table",
     "rescore",
     "risk_table",
     "rule_table",

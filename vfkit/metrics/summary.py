@@ -150,7 +150,9 @@ def _flips(flips: pd.DataFrame) -> list[str]:
             f"Of {int(row.instances):,} changes meant to keep the meaning, {rules.shown(row, 'IFR')} flip the "
             f"answer, and {rules.shown(row, 'IV')} of the samples flip at least once."
         )
-    single = flips[~flips.index.str.startswith("union") & (flips.index != "identity") & (flips.instances > 0)]
+    single = flips[
+        ~flips.index.str.startswith("union") & ~flips.index.isin(["identity", "blank"]) & (flips.instances > 0)
+    ]
     enough = single[single.IFR_low.notna()]
     if len(single) and not len(enough):
         sentences.append(f"What flips it most: {rules.FEW_IMAGES}.")

@@ -68,6 +68,16 @@ def spread(name: str) -> Column:
     return lambda rows, place, n: {"": _reduced(rows[name], place, n, "std", np.nan)}
 
 
+def deviation(name: str) -> Column:
+    """Sample SD of a column over rows, with its interval."""
+
+    def of(values, clusters, groups) -> pd.DataFrame:
+        means = pd.Series(values).groupby(groups).transform("mean").to_numpy()
+        return stats.of_sums([(values - means) ** 2, values - means, np.ones(len(values))], _sd, clusters, groups)
+
+    return _estimate(of, name)
+
+
 def average(name: str) -> Column:
     """Mean of a column over rows, without an interval."""
     return lambda rows, place, n: {"": _reduced(rows[name], place, n, "mean", np.nan)}
@@ -126,6 +136,11 @@ def _estimate(statistic: Callable, *names: str) -> Column:
         return {end: table[name].to_numpy(float) for end, name in ENDS.items()}
 
     return column
+
+
+def _sd(squares, values, n):
+    """Sample SD from sums of squares, values and rows; NaN below two rows."""
+    return np.sqrt(np.maximum(stats.divide(squares - stats.divide(values**2, n), n - 1), 0))
 
 
 def _reduced(values: pd.Series, place: np.ndarray, n: int, how: str, empty: float = 0) -> np.ndarray:

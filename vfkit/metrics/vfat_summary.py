@@ -32,7 +32,7 @@ def vfat_finding(answers: pd.DataFrame, drift: pd.DataFrame | None = None, readi
     if own.empty:
         return "No answer was read: see the errors."
     levels = own[own["level"] != BASELINE]
-    models = list(own["model"].unique())
+    models = list(levels["model"].unique())
     lines = [_overall(row) for _, row in vfat_scores(levels, ()).iterrows()]
     lines += _readings(every[every["level"] != BASELINE])
     pressure, moves = (_widest(make(levels)) for make in (vfat_pressure, vfat_transitions))
@@ -45,7 +45,7 @@ def vfat_finding(answers: pd.DataFrame, drift: pd.DataFrame | None = None, readi
     if set(own["level"]) > {BASELINE}:
         lines += [_together(row) for _, row in _widest(vfat_interaction(own)).iterrows()]
     if drift is not None:
-        drift = drift if "model" in drift else drift.assign(model=models[0])
+        drift = drift if "model" in drift else drift.assign(model=own["model"].iloc[0])
         for model in models:
             lines += _inside(model, drift[drift["model"] == model])
     return "\n".join(f"- {line}" for line in lines)

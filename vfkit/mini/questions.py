@@ -91,18 +91,27 @@ _BESIDE = {
 }  # fmt: skip
 
 
+def neighbours(place: str) -> dict[str, str]:
+    """Return the places directly beside one, by the words that say where they are seen from it."""
+    return {words: place.replace(here, there) for words, (here, there) in _BESIDE.items() if here in place}
+
+
 def relation(scene: Scene, rng: Random) -> Question | None:
     """Ask which thing is directly left of, right of, above or below another."""
-    candidates = []
-    for thing in _unique(scene, "kind", "color"):
-        for words, (here, there) in _BESIDE.items():
-            place = thing.place.replace(here, there)
-            if here in thing.place:
-                candidates += [(f"What is {words} the {thing}?", other) for other in scene if other.place == place]
-    if not candidates:
-        return None
-    text, other = rng.choice(candidates)
-    return _ask("relation", text, other.kind, (*KINDS, "sign"), [each.kind for each in scene])
+    candidates = [
+        (words, thing, other)
+        for thing in _unique(scene, "kind", "color")
+        for words, place in neighbours(thing.place).items()
+        for other in scene
+        if other.place == place
+    ]
+    return relation_question(*rng.choice(candidates), scene) if candidates else None
+
+
+def relation_question(words: str, thing: Thing, other: Thing, scene: Scene) -> Question:
+    """Ask what is `words` (left of, right of, above, below) a thing; the truth is `other`."""
+    text, kinds = f"What is {words} the {thing}?", [each.kind for each in scene]
+    return _ask("relation", text, other.kind, (*KINDS, "sign"), kinds)
 
 
 def reading(scene: Scene, rng: Random) -> Question | None:

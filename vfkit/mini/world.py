@@ -30,7 +30,8 @@ TYPICAL = 0.9  # how often an object has its typical colour
 TOGETHER = 0.4  # how often a thing is followed by its usual companion: the co-occurrence that POPE samples by
 SIGN = 0.15  # how often a scene of several things holds a sign
 HELD_OUT = 10  # one signature in this many is held out
-_FAVOURITE = {kind: KINDS[index ^ 1] for index, kind in enumerate(KINDS)}  # in pairs
+COMPANION = {kind: KINDS[index ^ 1] for index, kind in enumerate(KINDS)}
+"""Kinds in pairs that are often seen together."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def make_scene(rng: Random, n_things: int, held_out: bool, typical: float = TYPI
         for place in rng.sample(PLACES, n_things):
             kind = rng.choice(KINDS)
             if things and rng.random() < TOGETHER:
-                kind = _FAVOURITE[things[-1].kind]
+                kind = COMPANION[things[-1].kind]
             things.append(Thing(kind, color_of(kind, rng, typical), place))
         if n_things > 1 and rng.random() < signs:
             things[-1] = Thing("sign", rng.choice(WORDS), things[-1].place)

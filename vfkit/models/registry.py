@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass, replace
+from dataclasses import fields as dataclass_fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import yaml
 from vfkit import hub
 from vfkit.hub import ModelUnavailable
 from vfkit.models import checkpoint
+from vfkit.names import unknown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,8 +58,15 @@ class Spec:
 
 @cache
 def specs() -> dict[str, Spec]:
-    """Return every named model."""
-    return {name: Spec(name, **fields) for name, fields in _yaml("models.yaml").items()}
+    """Return every named model: those that vfkit brings and, before them, those of `params/models.yaml` in the working
+    directory.
+
+    Raises:
+        ValueError: an entry that is none, or with an unknown field; the nearest valid one is named.
+    """
+    own = Path("params", "models.yaml").resolve()
+    entries = _yaml("models.yaml") | (_entries(own) if own.is_file() else {})
+    return {name: Spec(name, **fields) for name, fields in entries.items()}
 
 
 @cache
@@ -258,5 +267,22 @@ def _yaml(name: str) -> dict[str, dict[str, Any]]:
     places = [PACKAGE.parent / "params" / name, PACKAGE / "params" / name]
     for file in places:
         if file.exists():
-            return yaml.safe_load(file.read_text())
+            return _entries(file)
     raise FileNotFoundError(f"{places[0]} does not exist: install vfkit from its repository with pip install -e .")
+
+
+def _entries(file: Path) -> dict[str, dict[str, Any]]:
+    """Models by name from a YAML file. A relative path that the package lacks starts at the folder above the file's."""
+    try:
+        entries = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+    except yaml.YAMLError as error:
+        raise ValueError(f"{file} is no YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(entries, dict) or not all(isinstance(fields, dict) for fields in entries.values()):
+        raise ValueError(f"{file}: each entry is a name, a colon and its fields, such as `mine: {{hub: owner/model}}`")
+    known = [field.name for field in dataclass_fields(Spec) if field.name not in ("name", "like")]
+    for name, fields in entries.items():
+        if wrong := set(fields) - set(known):
+            raise ValueError(f"{file}, model {name!r}: {unknown('field', min(wrong), known)}")
+        if (path := fields.get("path")) and not (PACKAGE / path).exists():
+            fields["path"] = str((file.parent.parent / Path(path).expanduser()).resolve())
+    return entries

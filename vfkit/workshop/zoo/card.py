@@ -70,8 +70,9 @@ def biases(name: str) -> pd.DataFrame:
         config: dict[str, Any] = dict(model=name, out=out, n=None, verify=0)
         overlays = vfkit.StudyConfig(dataset="mini_seed", dataset_options={"size": 280}, families=OVERLAYS, **config)
         flips = vfkit.run_study(overlays, progress=False).table("flips")
+        colors: dict[str, Any] = {"size": 120, "asks": "color"}
         levels = vfkit.run_study(
-            vfkit.StudyConfig(dataset="mini_vfat", dataset_options={"size": 120}, families=(), **config), progress=False
+            vfkit.StudyConfig(dataset="mini_vfat", dataset_options=colors, families=(), **config), progress=False
         )
         scores = vfat_scores(vfat_answers(levels.records(), levels.samples()), by=("level",), pool=False)
     rows = [
@@ -130,7 +131,8 @@ def card(name: str, accuracy: pd.DataFrame, bias: pd.DataFrame, training: dict) 
             "## How far the planted biases show",
             "",
             "Flips are of n overlaid images of held-out `mini_seed` questions. The levels are those of `mini_vfat`, n",
-            "items each: `likelihood` takes the option of the highest score, `truth or trap` the higher of these two.",
+            "items each that ask for a colour: `likelihood` takes the option of the highest score, `truth or trap` the",
+            "higher of these two.",
             "A planted share is one of training targets. Answers take the likelier side, so that a share below one",
             "half may hardly show, and one above it may show in every answer. `mini_qwen3vl_clean` is the comparison.",
             "",

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 import pandas as pd
 
-from vfkit.paper import canonical, published
+from vfkit.paper.values import canonical, published
 
 # our names of models (params/models.yaml) -> VF's
 VFAT_MODELS = {
@@ -23,12 +23,12 @@ VFAT_MODELS = {
     "qwen25vl_72b": "Qwen2.5-VL-72B",
 }
 # VF's Table 2 -> the names of its Table 1
-_TABLE_2 = {f"Qwen2.5-VL-{size}-Instruct": f"Qwen2.5-VL-{size}" for size in ("7B", "32B", "72B")}
-_TABLE_2 |= {"Qwen3-8B-Instruct": "Qwen3-VL-8B", "Qwen3-8B-Thinking": "Qwen3-VL-8B-Thinking"}
+TABLE_2 = {f"Qwen2.5-VL-{size}-Instruct": f"Qwen2.5-VL-{size}" for size in ("7B", "32B", "72B")}
+TABLE_2 |= {"Qwen3-8B-Instruct": "Qwen3-VL-8B", "Qwen3-8B-Thinking": "Qwen3-VL-8B-Thinking"}
 _VFAT = {"Acc": "mAcc", "mAcc": "mAcc", "VRS": "VRS", "VRS_avg": "VRS"}
 _VFAT |= {"vision_consistent": "mAcc", "bias_error": "mTDS", "other_error": "other_share"}
 REASONING = ("Qwen3-VL-8B-Thinking", "GLM-4.6v-106B")  # VF's values of them follow their own reasoning
-DATASETS = ("vfat", "vlind", "weird")  # V-FAT, and what it was made of
+VFAT_DATASETS = ("vfat", "vlind", "weird")  # V-FAT, and what it was made of
 VFAT_ITEMS = 302  # every cell of VF's Table 1 but one is a multiple of 1 / 302, printed in per cent with two digits
 
 
@@ -47,7 +47,7 @@ def published_vfat() -> pd.DataFrame:
     parts = table["family"].str.extract(r"^(MCQ|OE)?\s*(L\d)?")
     table = pd.DataFrame(
         {
-            "model": table["model"].replace(_TABLE_2),
+            "model": table["model"].replace(TABLE_2),
             "format": parts[0].str.lower().fillna("all"),
             "level": parts[1].fillna("all"),
             "measure": table["metric"].map(_VFAT),
@@ -97,10 +97,11 @@ def neighbours(models: Iterable[str], dataset: str, other: str | None = None) ->
         other: a VF model that is asked for by name.
 
     Returns:
-        All rows where the data are of `DATASETS` and VF has one of the models; else those of `other`; without it none.
+        All rows where the data are of `VFAT_DATASETS` and VF has one of the models; else those of `other`; without it
+        none.
     """
     values = published_vfat()
-    if dataset in DATASETS and any(canonical(model) in VFAT_MODELS for model in models):
+    if dataset in VFAT_DATASETS and any(canonical(model) in VFAT_MODELS for model in models):
         return values
     return values[values["model"] == other]
 
@@ -113,8 +114,8 @@ def beside_vfat(scores: pd.DataFrame, other: str | None = None, dataset: str | N
             Published are values of generated answers, so only rows of that reading get any, and of `REASONING` only
             those whose `mode`, where it is known, is `thinking`.
         other: the VF model whose values stand beside a model that VF does not have; None: nothing does.
-        dataset: the data of the scores; VF's values are of V-FAT, so nothing stands beside others than `DATASETS`. None
-            takes the scores to be of these.
+        dataset: the data of the scores; VF's values are of V-FAT, so nothing stands beside others than
+            `VFAT_DATASETS`. None takes the scores to be of these.
 
     Returns:
         A new table with `mAcc_published`, `VRS_published` (as fractions) and `published_source`.
@@ -130,7 +131,7 @@ def beside_vfat(scores: pd.DataFrame, other: str | None = None, dataset: str | N
     names = {model: VFAT_MODELS.get(canonical(model), other or "") for model in ours.unique()}
     keys = pd.MultiIndex.from_arrays([ours.map(names), scores["format"], scores["level"]])
     said = (scores["reading"] == "generation").to_numpy() & (
-        dataset is None or dataset in DATASETS or other is not None
+        dataset is None or dataset in VFAT_DATASETS or other is not None
     )
     if "mode" in scores:
         said &= (~ours.map(names).isin(REASONING) | (scores["mode"] == "thinking")).to_numpy()

@@ -1,0 +1,30 @@
+"""Published values of the two papers: looked up, set beside our tables, and judged against finished runs."""
+
+from vfkit.paper.hi import beside, beside_scale
+from vfkit.paper.places import places
+from vfkit.paper.reproduced import VERDICTS, compare, count_verdicts, useful_margin, verdicts
+from vfkit.paper.values import DATASETS, FAMILIES, MODELS, SIZELESS, TAPS, canonical, published
+from vfkit.paper.vf import VFAT_ITEMS, VFAT_MODELS, beside_vfat, neighbours, published_vfat
+
+__all__ = [
+    "DATASETS",
+    "FAMILIES",
+    "MODELS",
+    "SIZELESS",
+    "TAPS",
+    "VERDICTS",
+    "VFAT_ITEMS",
+    "VFAT_MODELS",
+    "beside",
+    "beside_scale",
+    "beside_vfat",
+    "canonical",
+    "compare",
+    "count_verdicts",
+    "neighbours",
+    "places",
+    "published",
+    "published_vfat",
+    "useful_margin",
+    "verdicts",
+]

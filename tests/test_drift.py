@@ -13,7 +13,7 @@ import pytest
 from vfkit import figures, metrics, paper
 from vfkit.measure import distances
 from vfkit.metrics import controls as controls_module
-from vfkit.metrics import drift
+from vfkit.metrics import drift, effects
 from vfkit.perturb import HI_FAMILIES
 
 matplotlib.use("Agg")
@@ -87,10 +87,10 @@ def test_distances_keep_their_digits():
 
 def test_cohens_d_by_hand():
     # pooled variance (4 * 4 + 10 * 1) / 14
-    assert drift.cohens_d(3, 2, 5, 1, 1, 11) == pytest.approx(2 / (26 / 14) ** 0.5)
-    d = drift.cohens_d(pd.Series([3, 1]), np.array([2.0, 0.0]), [5, 5], 1, np.array([1.0, 0.0]), 11)
+    assert effects.cohens_d(3, 2, 5, 1, 1, 11) == pytest.approx(2 / (26 / 14) ** 0.5)
+    d = effects.cohens_d(pd.Series([3, 1]), np.array([2.0, 0.0]), [5, 5], 1, np.array([1.0, 0.0]), 11)
     np.testing.assert_allclose(d, [2 / (26 / 14) ** 0.5, NAN])
-    assert np.isnan(drift.cohens_d(1, NAN, 1, 0, NAN, 1))
+    assert np.isnan(effects.cohens_d(1, NAN, 1, 0, NAN, 1))
 
 
 def _published_moments(name, table, probe, distance, family):

@@ -38,9 +38,12 @@ def test_a_category_has_its_own_threshold_where_its_pairs_suffice():
 
 
 def test_only_kept_answers_hide():
-    rows = rows_of([10.0] * 8, kept=[True] * 3 + [False] * 5)
+    rows = rows_of([10.0] * 24, kept=[True] * 9 + [False] * 15)
     found = beyond_rates(rows, GROUP, pairs_of(np.linspace(0, 1, 40)), RATES).iloc[0]
     assert found.hidden == 3 / 8 and found.hidden_low < 3 / 8 < found.hidden_high
+    rows = rows_of([10.0] * 8, kept=[True] * 3 + [False] * 5)
+    few = beyond_rates(rows, GROUP, pairs_of(np.linspace(0, 1, 40)), RATES).iloc[0]
+    assert few.hidden == 3 / 8 and np.isnan(few.hidden_low)  # an estimated threshold needs 24 images
     none = beyond_rates(rows.assign(kept=False), GROUP, pairs_of(np.linspace(0, 1, 40)), RATES).iloc[0]
     assert none.hidden == none.hidden_low == 0 and none.hidden_high == pytest.approx(1 - 0.025 ** (1 / 8))
     few = beyond_rates(rows[:4], GROUP, pairs_of(np.linspace(0, 1, 40)), RATES).iloc[0]

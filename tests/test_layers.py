@@ -146,7 +146,7 @@ def test_rows_of_a_sample(tiny_vlm):
     reasons = {row["family"]: row["reason"] for row in rows["edits"] if row["kind"] == "patch"}
     assert reasons["rotation"] == "its image tokens are on another grid"
     assert reasons["identity"].startswith("its margin fell by less than")
-    assert all(abs(sum(row[k] for k in ("image", "question", "answer")) - 1) < 0.5 for row in rows["attention"])
+    assert all(abs(sum(row[f"on_{k}"] for k in ("image", "question", "answer")) - 1) < 0.5 for row in rows["attention"])
     assert len(rows["radius"]) == 1 and rows["radius"][0]["radius"] > 0
     with pytest.raises(ValueError, match="layers 0 to 2"):
         attribute(vlm, SAMPLE, [image], 0, instances, [], ASKED._replace(layers=(7,)))

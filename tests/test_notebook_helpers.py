@@ -1,9 +1,9 @@
 """The helpers of the notebooks: parameters are refused by name, outputs that are declared exist."""
 
 import json
+import tomllib
 from pathlib import Path
 
-import papermill
 import pytest
 
 from vfkit import notebook
@@ -146,12 +146,15 @@ def test_finish_names_each_missing_or_empty_file(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def execute(tmp_path, monkeypatch):
-    """Run a notebook of these helpers by papermill, in a kernel whose working directory is tmp_path."""
+def source(tmp_path, monkeypatch):
+    """A notebook of these helpers, and a working directory for it."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    say = "import sys; from IPython.display import Markdown, display\nprint('loading', file=sys.stderr)\n"
     body = [
         (CELL, ["parameters"]),
         ("import vfkit\nparams = vfkit.notebook.validate()", []),
+        (say + "display(Markdown('- It flips.\\n- Often, <script>alert(1)</script>.'))", []),
         ("path = vfkit.notebook.root() / 'tables' / 'a.csv'\npath.parent.mkdir()\npath.write_text(str(sizes))", []),
         ("assert params['sizes'] is sizes\nvfkit.notebook.finish(['tables/a.csv'])", []),
     ]
@@ -159,35 +162,56 @@ def execute(tmp_path, monkeypatch):
         dict(cell_type="code", id=str(i), source=source, metadata={"tags": tags}, outputs=[], execution_count=None)
         for i, (source, tags) in enumerate(body)
     ]
+    opening = "# Does it <b>flip</b>?\n\n**Question.** Does it?"
+    cells.insert(0, dict(cell_type="markdown", id="o", source=opening, metadata={}))
     kernel = dict(name="python3", language="python", display_name="Python 3")
-    source = tmp_path / "in.ipynb"
-    source.write_text(json.dumps(dict(cells=cells, metadata={"kernelspec": kernel}, nbformat=4, nbformat_minor=5)))
-
-    def run(**parameters) -> Path:
-        out = tmp_path / "out.ipynb"
-        papermill.execute_notebook(source, out, parameters, cwd=tmp_path, progress_bar=False)
-        return out
-
-    return run
+    file = tmp_path / "in.ipynb"
+    file.write_text(json.dumps(dict(cells=cells, metadata={"kernelspec": kernel}, nbformat=4, nbformat_minor=5)))
+    return file
 
 
-def test_papermill_passes_values_and_the_executed_notebook_says_where_to_look(execute, tmp_path):
-    executed = execute(sizes="16,32", n=3)
-    assert (tmp_path / "tables" / "a.csv").read_text() == "[16, 32]"
-    assert notebook.summary(executed) == f"Look at {executed} (executed notebook) and at the files in tables"
-    content = json.loads(executed.read_text())
-    shown = {"output_type": "display_data", "metadata": {}, "data": {"text/markdown": ["- It flips.\n", "- Often."]}}
-    content["cells"][0]["outputs"] = [shown]
-    executed.write_text(json.dumps(content))
-    assert notebook.summary(executed).splitlines()[:2] == ["- It flips.", "- Often."]
+def test_a_notebook_is_run_and_published_without_its_code(source, tmp_path, capfd):
+    executed = notebook.run(source, tmp_path / "deep" / "out.ipynb", {"sizes": "[16, 32]", "n": "all"})
+    assert executed == tmp_path / "deep" / "out.ipynb" and (tmp_path / "tables" / "a.csv").read_text() == "[16, 32]"
+    assert not list(tmp_path.rglob("*unfinished*")) and "TCP" not in capfd.readouterr().err
+    summary = notebook.summary(executed).splitlines()
+    assert summary[0] == "- It flips." and summary[-1].endswith("(executed notebook) and at the files in tables")
+    assert "../tables/a.csv" in executed.read_text()  # a link that holds in the notebook's folder
+    page = executed.with_suffix(".html").read_text()
+    assert 'href="../tables/a.csv"' in page and "validate()" not in page and "loading" not in page
+    assert "<h1>Does it &lt;b&gt;flip&lt;/b&gt;?</h1>" in page and "sizes = [16, 32]" in page and "n = None" in page
+    assert page.index("It flips") < page.index("Question.") and "default-src 'none'" in page  # so no script runs
+    assert "http" not in page.replace('http-equiv="Content-Security-Policy"', "")  # nothing is loaded
+    notebook.main(["--html", str(executed)])
+    assert executed.with_suffix(".html").read_text() == page
+
+
+def test_a_refused_parameter_is_one_line(source, tmp_path):
+    with pytest.raises(RuntimeError) as error:
+        notebook.run(source, tmp_path / "out.ipynb", {"modle": "b"})
+    assert str(error.value) == "ValueError: unknown parameter 'modle'; the nearest valid name is model"
+    assert not (tmp_path / "tables").exists() and not (tmp_path / "out.ipynb").exists()
+
+
+def test_what_is_no_executed_notebook_is_refused(source):
     with pytest.raises(ValueError, match="did not run to its end"):
-        notebook.summary(tmp_path / "in.ipynb")
-    (tmp_path / "in.ipynb").write_text('{"a": 1}')
+        notebook.summary(source)
+    source.write_text('{"a": 1}')
     with pytest.raises(ValueError, match="is not a notebook"):
-        notebook.summary(tmp_path / "in.ipynb")
+        notebook.summary(source)
 
 
-def test_papermill_with_an_unknown_parameter_fails_by_name(execute, tmp_path):
-    with pytest.raises(papermill.PapermillExecutionError, match="'modle'.* is model"):
-        execute(modle="b")
-    assert not (tmp_path / "tables").exists()
+def test_notebooks_are_copied_and_own_files_stay(tmp_path):
+    (tmp_path / "params").mkdir()
+    (tmp_path / "params" / "models.yaml").write_text("mine: {hub: a/b}")
+    written = notebook.copy(tmp_path)
+    assert {path.name for path in written} >= {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}
+    assert (tmp_path / "params" / "models.yaml").read_text() == "mine: {hub: a/b}"
+    assert (tmp_path / "params" / "mini.yaml").read_bytes() == (ROOT / "params" / "mini.yaml").read_bytes()
+    assert notebook.copy(tmp_path) == []
+
+
+def test_the_package_carries_what_it_copies():
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert table["packages"] == ["vfkit"]
+    assert table["force-include"] == {"notebooks": "vfkit/notebooks", "params": "vfkit/params"}

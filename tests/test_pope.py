@@ -19,7 +19,7 @@ from vfkit.readout.verify import compare
 from vfkit.sample import Sample
 from vfkit.study import StudyConfig, job, run_study
 from vfkit.study.workers import ENGINES
-from vfkit.workshop.verdict_rates import pope_records
+from vfkit.workshop.worlds import pope_records
 
 FAMILY = "rotation"
 

@@ -12,7 +12,7 @@ from vfkit import figures, metrics
 from vfkit.datasets import LOADERS, Rows
 from vfkit.metrics import severity
 from vfkit.perturb import SEVERITY, natural_suite
-from vfkit.perturb.severity import KINDS
+from vfkit.perturb.severity import KINDS, settings
 
 COLUMN = "cos_ctx_mcq_post_norm"
 STRENGTHS = (5.0, 15.0, 30.0, 60.0)
@@ -92,6 +92,17 @@ def test_impossible_strengths_are_refused_and_unfit_ones_do_not_apply(photo):
     assert "is no shift" in reasons["severity_shift_2"] and "cannot be cut" in reasons["severity_crop_2"]
     single = vfkit.Sample("one", (photo,), "?", ("a",))
     assert not natural_suite(["severity_overlay"]).instances(single, 0)  # there is no other label
+
+
+def test_settings_are_those_of_a_study():
+    chosen = settings(["blur", "noise"], {"blur": [1, 3]})
+    suite = vfkit.StudyConfig(model="m", dataset="mini_seed", **chosen).suite()
+    assert list(suite.families) == ["identity", "severity_noise", "severity_blur"]
+    assert suite.families["severity_blur"]["strength"] == (1.0, 3.0)
+    assert settings()["families"] == ["identity", *SEVERITY] and settings()["family_params"] is None
+    for wrong in (["blurr"], None):
+        with pytest.raises(ValueError, match="unknown severity 'blurr'; there are: shift"):
+            settings(wrong, None if wrong else {"blurr": [1]})
 
 
 def test_a_study_reads_the_suite_and_the_tables_follow(tmp_path, photo, monkeypatch):

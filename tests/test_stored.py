@@ -24,8 +24,8 @@ CHANGED = {
     # kept and flipped rows are those of the answer to the probe's own prompt; the threshold is the category's, and
     # empty in rows without instances; `all` rows stay as they were but for `hidden`, which needs a kept answer
     "drift": ("hidden", "threshold"),
-    # Holm's family is what a sentence draws on
-    "attacks": ("p_holm",),
+    # Holm's family is what a sentence draws on; the test is by image, no longer McNemar's by sample
+    "attacks": ("p_holm", "p", "only_first", "only_second"),
 }
 
 

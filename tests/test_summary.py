@@ -35,9 +35,25 @@ def test_it_names_accuracy_flips_the_worst_family_and_the_floor():
 def test_what_flips_most_is_said_of_five_images_or_more():
     few = metrics.finding(_records(), "a model", "some data")
     assert "What flips it most: too few images to tell." in few and "rotation" not in few
-    assert "What flips it most is rotation: 40.0 % [" in metrics.finding(_records("abcde"), "a model", "some data")
+    text = metrics.finding(_records("abcde"), "a model", "some data")  # the interval is as wide as 5.3 to 85.3
+    assert "is not settled; the highest rates are rotation: 40.0 % (n too small to tell: [" in text
+    assert "; translation: 20.0 % (" in text
     both = pd.concat([_records("abcdef"), pd.DataFrame([_row(s, "scale", 1) for s in "abc"])])  # on three images only
-    assert "What flips it most is rotation" in metrics.finding(both, "a model", "some data")
+    assert "the highest rates are rotation" in metrics.finding(both, "a model", "some data")
+
+
+def test_a_family_flips_most_where_it_beats_each_of_the_others():
+    names = [f"s{i}" for i in range(40)]
+    rows = [_row(name, "base", 0) for name in names]
+    for family, flips in (("rotation", 30), ("translation", 8), ("scale", 7)):
+        rows += [_row(name, family, int(i < flips)) for i, name in enumerate(names)]
+    records = pd.DataFrame(rows)
+    assert "What flips it most is rotation: 75.0 % [" in metrics.finding(records, "a model", "some data")
+    rival = records.family == "translation"
+    even = records.copy()
+    even.loc[rival, "prediction"] = [int(i < 28) for i in range(40)]
+    assert "rotation: 75.0 %" in metrics.finding(even, "a model", "some data")
+    assert "not settled" in metrics.finding(even, "a model", "some data")
 
 
 def test_hidden_instability_is_claimed_with_intervals_only():

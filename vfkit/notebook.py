@@ -111,7 +111,7 @@ def run(notebook: str | Path, out: str | Path | None = None, parameters: dict[st
     if source.suffix != ".ipynb" or not source.is_file():
         names = {path.stem: path for path in notebooks()}
         if str(notebook) not in names:
-            raise unknown("notebook", str(notebook), names)
+            raise unknown("notebook, which is no file either", str(notebook), names)
         source = names[str(notebook)]
     done = Path(out) if out else root() / "outputs" / "notebooks" / source.name
     done.parent.mkdir(parents=True, exist_ok=True)
@@ -198,7 +198,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _yaml(file: str) -> dict[str, Any]:
-    values = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+    try:
+        values = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ValueError(f"{file} is no YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise ValueError(f"{file} holds no parameters: lines of `name: value` are needed")
     return values

@@ -113,7 +113,7 @@ def _convert(value: Any, kinds: set[str], default: Any) -> Any:
     if kind == "str" and not isinstance(parsed := literal(value), str):
         return _convert(parsed, kinds, default)
     names = " or ".join(sorted(kinds)).replace("NoneType", "None")
-    hint = f", or {ALL!r}" if kinds == {"int", "NoneType"} else ""
+    hint = f" or {ALL!r}" if kinds == {"int", "NoneType"} else ""
     hint += " (papermill -r NAME VALUE keeps it as text)" if "str" in kinds else ""
     raise ValueError(f"{value!r} is not of type {names}{hint}")
 

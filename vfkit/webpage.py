@@ -43,6 +43,8 @@ def root() -> Path:
 
 def link(path: str | Path, text: str = "") -> str:
     """Make an HTML link to a file, relative to the notebook's folder; `relink` makes it anew for another one."""
+    path = Path(path)
+    path = path.relative_to(root()) if path.is_relative_to(root()) else path
     return f'<a data-path="{html.escape(str(path))}" href="{_address(path, _opened_in)}" target="_blank">' + (
         f"{html.escape(text or Path(path).name)}</a>"
     )
@@ -121,7 +123,7 @@ def write(executed: str | Path, path: str | Path | None = None) -> Path:
     parts = [
         f"<h1>{html.escape(title)}</h1>",
         f'<section class="finding"><h2>Finding</h2>{_body(content, _finding(cells))}</section>',
-        _body(content, [nbformat.v4.new_markdown_cell(about)]),
+        _body(content, [nbformat.v4.new_markdown_cell(about, id="about")]),
         _settings([cell.source for cell in cells if cell.cell_type == "code"]),
         _body(content, shown),
     ]
@@ -144,7 +146,7 @@ def _finding(cells: list[Any]) -> list[Any]:
     """What cells say in Markdown, and the links to what was written, which stand in their last output."""
     outputs = [output for cell in cells for output in cell.get("outputs", []) if "data" in output]
     chosen = [output for output in outputs if "text/markdown" in output.data or SAVED in output.data]
-    return [nbformat.v4.new_code_cell("", outputs=[_plain(output)]) for output in chosen]
+    return [nbformat.v4.new_code_cell(id=f"finding-{i}", outputs=[_plain(each)]) for i, each in enumerate(chosen)]
 
 
 def _without_code(cell: Any) -> Any:
@@ -156,7 +158,7 @@ def _without_code(cell: Any) -> Any:
         for output in cell.outputs
         if "data" in output and not {"text/markdown", SAVED} & set(output.data)
     ]
-    return nbformat.v4.new_code_cell("", outputs=outputs) if outputs else None
+    return nbformat.v4.new_code_cell(id=cell.id, outputs=outputs) if outputs else None
 
 
 def _plain(output: Any) -> Any:

@@ -1,5 +1,13 @@
 """Tables in, matplotlib axes out; `save` writes a figure as PNG and PDF with the numbers drawn beside it."""
 
+from vfkit.figures.attribution import (
+    plot_attention,
+    plot_knockout,
+    plot_layer_drift,
+    plot_lens,
+    plot_patching,
+    plot_radius,
+)
 from vfkit.figures.calibration import plot_calibration, plot_reliability
 from vfkit.figures.drift import plot_drift, plot_drift_histograms, plot_embedding
 from vfkit.figures.energy import plot_dirichlet, plot_spectrum
@@ -31,6 +39,7 @@ __all__ = [
     "plot_ablation",
     "plot_adversarial",
     "plot_attacks",
+    "plot_attention",
     "plot_calibration",
     "plot_corrected_flips",
     "plot_dirichlet",
@@ -40,17 +49,22 @@ __all__ = [
     "plot_flips",
     "plot_gallery",
     "plot_inside_cases",
+    "plot_knockout",
+    "plot_layer_drift",
+    "plot_lens",
     "plot_margins",
     "plot_noise",
     "plot_onsets",
     "plot_outcome_pairs",
     "plot_outcomes",
+    "plot_patching",
     "plot_pope",
     "plot_pope_balance",
     "plot_pope_margins",
     "plot_pope_transitions",
     "plot_prior_drift",
     "plot_priors",
+    "plot_radius",
     "plot_ranks",
     "plot_reliability",
     "plot_reliance",

@@ -37,8 +37,8 @@ def plot_calibration(table: pd.DataFrame, flips: pd.DataFrame) -> Figure:
     temperature = table["temperature"].dropna().iloc[:1]
     label = "after a temperature" + "".join(f" of {value:.2f}, fitted on base images" for value in temperature)
     forest(gap, [Series(table, "gap", BLUE, "as scored"), Series(table, "gap_scaled", ORANGE, label, "s")], zero=True)
-    series = [Series(shown, "kept", GREY, "answer kept", "o"), Series(shown, "flipped", RED, "answer flipped", "D")]
-    forest(sure, [*series, Series(shown, "base_flipped", BLUE, "the base answer of those that flip", "s")])
+    series = [Series(shown, "kept", GREY, "answer kept", "v"), Series(shown, "flipped", RED, "answer flipped", "D")]
+    forest(sure, [*series, Series(shown, "base_flipped", BLUE, "the base answer of those that flip", "^")])
     gap.set_xlabel("Confidence - accuracy (points)\nabove 0: too sure")
     sure.set(xlabel="Mean confidence of the answer (%)", xlim=(0, 102))
     legend(fig)
@@ -55,7 +55,7 @@ def plot_reliability(bins: pd.DataFrame, risk: pd.DataFrame, families: Sequence[
     """
     shown = _shown(risk["family"].unique()) if families is None else families
     fig, ((left, right),) = panels(1, 2, 2.8)
-    left.plot([0, 100], [0, 100], color=GREY, linewidth=1, label="calibrated", zorder=1)
+    left.plot([0, 100], [0, 100], color=GREY, linestyle=":", linewidth=1.2, label="calibrated", zorder=1)
     accuracy, errors = [], []
     for family, colour, mark in zip(shown, (BLUE, RED, ORANGE, INK), MARKERS, strict=False):
         own, rest = bins[bins["family"] == family], risk[risk["family"] == family]

@@ -73,7 +73,7 @@ def plot_ablation(table: pd.DataFrame, thresholds: pd.DataFrame) -> Figure:
         label = f"{kept} frequencies kept, n = {own['samples'].min():,}"
         flips.append(Series(own, "IFR", colour, label, mark))
         margins.append(Series(own, "margin", colour, label, mark))
-        dots = (0, (1, 1)) if kept == "low" else (0, (1, 3))
+        dots = ":" if kept == "low" else "-."
         for row in thresholds[(thresholds["family"] == family) & (thresholds["left"] > 0)].itertuples():
             label = f"{kept}: mean threshold, {row.left:,} of {row.samples:,} answers leave"
             left.axvline(row.threshold, color=colour, linestyle=dots, linewidth=1.4, label=label)

@@ -156,7 +156,9 @@ def plot_priors(questions: pd.DataFrame, fill: str = "white") -> Figure:
     both = questions[["base_margin", "blank_margin"]].to_numpy(float)
     if len(both):
         span = [both.min(), both.max()]
-        axes[0].plot(span, span, color=GREY, linewidth=1, label="image and blank agree", zorder=1)
+        axes[0].plot(
+            span, span, color=GREY, linestyle=(0, (4, 4)), linewidth=1, label="image and blank agree", zorder=1
+        )
     for line in (axes[0].axhline, axes[0].axvline):
         line(0, color=INK, linewidth=0.8, zorder=1)
     name = "without image" if fill == "none" else f"on a {fill} image"

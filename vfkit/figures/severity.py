@@ -27,8 +27,8 @@ _CURVES = {
     "hidden": (ORANGE, "s", "beyond, answer kept: hidden instability"),
 }
 _ONSETS = {
-    "flip_onset": (RED, (0, (1, 1)), "onset of flips"),
-    "drift_onset": (BLUE, (0, (1, 3)), "onset of states beyond their control"),
+    "flip_onset": (RED, ":", "onset of flips"),
+    "drift_onset": (BLUE, "-.", "onset of states beyond their control"),
 }
 _COLUMNS = 4
 

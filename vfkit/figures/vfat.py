@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 
 from vfkit.figures.style import (
     BLUE,
@@ -149,7 +150,7 @@ def plot_outcome_pairs(
         ax.set_title(_correlated(correlations, *names), fontsize=SMALL)
     for form in forms:
         inside = "none" if form == "oe" else GREY
-        axes[0].add_line(Line2D([], [], marker="o", ls="", mfc=inside, mec=GREY, ms=5, label=_FORMATS[form]))
+        axes[0].add_patch(Rectangle((0, 0), 0, 0, facecolor=inside, edgecolor=GREY, label=_FORMATS[form]))
     for level, size in _LEVELS.items():
         axes[0].add_line(Line2D([], [], marker="o", ls="", mfc="none", mec=GREY, ms=size, label=level))
     title = f"A point: one model, format and level (n = {_span(own['n'].min(), own['n'].max())}), {_how(reading)}"

@@ -62,9 +62,9 @@ def _row(query: Tensor, key: Tensor, mask: Tensor, row: int, place: int, setting
 
 
 def shares(weights: Float[Tensor, "head token"], places: Mapping[str, Sequence[int]]) -> dict[str, float]:
-    """Share of the weight on each place, the mean over heads; with `first` that on the row's first token."""
+    """Share of the weight on each place, the mean over heads, as `on_<place>`."""
     mean = weights.mean(0).cpu()
-    return {name: float(mean[list(tokens)].sum()) for name, tokens in places.items()} | {"first": float(mean[0])}
+    return {f"on_{name}": float(mean[list(tokens)].sum()) for name, tokens in places.items()}
 
 
 def entropy(weights: Float[Tensor, "head token"]) -> float:

@@ -158,12 +158,19 @@ def _moves(base: Reading, other: Reading, more: dict[str, list[int]], one: Insta
 
 def _distances(first: Float[Tensor, "a channel"], second: Float[Tensor, "b channel"], aligned: bool) -> dict:
     """Distances of the mean states and, token by token, of all of them: the mean cosine distance, the L2 norm."""
-    one, two = first.mean(0), second.mean(0)
-    row = {"cos": float(1 - torch.cosine_similarity(one, two, dim=0)), "l2": float((two - one).norm())}
+    one, two = first.mean(0, keepdim=True), second.mean(0, keepdim=True)
+    row = {"cos": _cosine(one, two), "l2": float((two - one).norm())}
     if aligned:
-        row["cos_tokens"] = float(1 - torch.cosine_similarity(first, second, dim=1).mean())
+        row["cos_tokens"] = _cosine(first, second)
         row["l2_tokens"] = float((second - first).norm())
     return row
+
+
+def _cosine(first: Float[Tensor, "token channel"], second: Float[Tensor, "token channel"]) -> float:
+    """Mean cosine distance of pairs of states; exactly 0 where they are the same, whatever rounding does."""
+    same = (first == second).all(dim=1)
+    apart = (1 - torch.cosine_similarity(first.double(), second.double(), dim=1)).clamp(min=0)
+    return float(apart.masked_fill(same, 0).mean())
 
 
 def _margins(reading: Reading, one: Instance, prediction: int, asked: Asked) -> list[dict]:
@@ -185,9 +192,8 @@ def _attention(reading: Reading, base: Reading, shown: list[int], one: Instance,
     for layer, weights in enumerate(reading.attention):
         if layer in asked.chosen(len(reading.attention)):
             row: dict[str, Any] = {"family": one.family, "instance": one.name, "layer": layer}
-            row |= shares(weights, reading.places | ({"region": shown} if shown else {}))
-            if shown:
-                row |= {"region_base": shares(base.attention[layer], {"region": shown})["region"]}
+            row |= shares(weights, reading.places | {"first": [0]} | ({"region": shown} if shown else {}))
+            row |= shares(base.attention[layer], {"region_base": shown} if shown else {})
             rows.append(
                 row | {"entropy": entropy(weights), "n_image": len(reading.places["image"]), "n_region": len(shown)}
             )

@@ -11,7 +11,7 @@ from PIL import Image
 from vfkit.readout.batch import Group, Question, image_tokens, question
 from vfkit.sample import Sample
 
-CHANGED = 0.1  # share of a token's pixels that differ from which on it shows the change
+CHANGED = 0.02  # share of a token's pixels that differ from which on it shows the change
 LARGEST = 0.5  # share of the image's tokens up to which what changed is a region of it
 
 

@@ -9,6 +9,7 @@ from vfkit.measure import (
     spectrum_against,
     spectrum_of,
 )
+from vfkit.metrics.attribution import attribution_finding
 from vfkit.metrics.bands import band_finding, band_test, louder
 from vfkit.metrics.calibration import (
     calibration_finding,
@@ -19,14 +20,22 @@ from vfkit.metrics.calibration import (
     risk_table,
     temperature_table,
 )
+from vfkit.metrics.causes import (
+    edit_reasons,
+    handover,
+    knockout_contrasts,
+    knockout_table,
+    patch_contrasts,
+    patch_table,
+)
 from vfkit.metrics.controls import control_distances
 from vfkit.metrics.drift import (
-    cohens_d,
     drift_summary,
     drift_table,
     embedding_table,
     sample_drift,
 )
+from vfkit.metrics.effects import cohens_d
 from vfkit.metrics.energy import dirichlet_table, inside_correlations, spectrum_table
 from vfkit.metrics.flips import (
     accuracy_table,
@@ -47,6 +56,14 @@ from vfkit.metrics.frequency import (
     thresholds,
     trace_table,
 )
+from vfkit.metrics.layers import (
+    attention_outcomes,
+    attention_table,
+    crossover_table,
+    crossovers,
+    layer_drift_table,
+    lens_table,
+)
 from vfkit.metrics.pope import (
     by_case,
     pope_answers,
@@ -58,6 +75,7 @@ from vfkit.metrics.pope import (
     question_priors,
 )
 from vfkit.metrics.prior import corrected_flip_table, prior_rows, reliance_finding, reliance_table
+from vfkit.metrics.radius import flipping_eps, radius_rows, radius_table, sensitivity_table
 from vfkit.metrics.runs import across_runs
 from vfkit.metrics.scaling import (
     by_model,
@@ -91,10 +109,13 @@ __all__ = [
     "accuracy_table",
     "across_runs",
     "attack_table",
+    "attention_outcomes",
+    "attention_table",
+    "attribution_finding",
     "audit_table",
     "band_edges",
-    "band_power",
     "band_finding",
+    "band_power",
     "band_test",
     "by_case",
     "by_model",
@@ -105,22 +126,33 @@ __all__ = [
     "compliance_table",
     "confidence_rows",
     "control_distances",
+    "crossover_table",
+    "crossovers",
     "corrected_flip_table",
     "dirichlet_energy",
     "dirichlet_table",
     "distances",
     "drift_summary",
     "drift_table",
+    "edit_reasons",
     "embedding_table",
     "finding",
     "flip_confidence_table",
     "flip_table",
+    "flipping_eps",
+    "handover",
     "inside_correlations",
+    "knockout_contrasts",
+    "knockout_table",
+    "layer_drift_table",
+    "lens_table",
     "louder",
     "margin_table",
     "noise_table",
     "onset_table",
     "overlay_table",
+    "patch_contrasts",
+    "patch_table",
     "phase_coherence",
     "pooled_family",
     "pope_answers",
@@ -132,6 +164,8 @@ __all__ = [
     "prior_rows",
     "prior_table",
     "question_priors",
+    "radius_rows",
+    "radius_table",
     "rank_agreement",
     "reliability_table",
     "reliance_finding",
@@ -143,6 +177,7 @@ __all__ = [
     "scale_differences",
     "scale_finding",
     "scale_summary",
+    "sensitivity_table",
     "severity_finding",
     "severity_table",
     "shared_samples",

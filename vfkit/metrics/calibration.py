@@ -123,8 +123,8 @@ def temperature_table(records: pd.DataFrame, rule: str = "paper") -> pd.DataFram
     # one Newton step without each image, on the scale of the logarithm
     without = best - slope / (np.exp(best) * (curvature.sum() - curvature))
     low, high = interval(best, without, "mean")
-    found = {"temperature": np.exp(-best), "temperature_low": np.exp(-high), "temperature_high": np.exp(-low)}
-    return pd.DataFrame([row | found])
+    fitted = {"temperature": np.exp(-best), "temperature_low": np.exp(-high), "temperature_high": np.exp(-low)}
+    return pd.DataFrame([row | fitted])
 
 
 def reliability_table(
@@ -292,10 +292,10 @@ def _if_calibrated(rows: pd.DataFrame, bins: int, seed: int) -> dict[str, float]
     drawn = [sizes(confidence - (rng.random(image.max() + 1)[image] < confidence)) for _ in range(_DRAWS)]
     ours = sizes(rows["gap"].to_numpy())
     p = [(1 + sum(one[i] >= ours[i] - 1e-12 for one in drawn)) / (_DRAWS + 1) for i in (0, 1)]
-    found = {"ECE_chance": float(np.mean([one[0] for one in drawn])), "ECE_p": p[0], "p": p[1], "change_p": np.nan}
+    row = {"ECE_chance": float(np.mean([one[0] for one in drawn])), "ECE_p": p[0], "p": p[1], "change_p": np.nan}
     if "change" in rows and rows["change"].notna().any():
-        found["change_p"] = rules.sign_flips(rows.groupby("image")["change"].sum(), seed)
-    return found
+        row["change_p"] = rules.sign_flips(rows.groupby("image")["change"].sum(), seed)
+    return row
 
 
 def _widen(table: pd.DataFrame, name: str, chance) -> None:
@@ -361,11 +361,11 @@ def _auroc(rows: pd.DataFrame, place: np.ndarray, n: int) -> dict[str, np.ndarra
 
 def _by_place(rows: pd.DataFrame, place: np.ndarray, n: int, area) -> dict[str, np.ndarray]:
     """A number in [0, 1] and its interval for every group, from a function to the number and each image's pull."""
-    found = np.full((3, n), np.nan)
+    ends = np.full((3, n), np.nan)
     for i in np.unique(place):
         own = rows[place == i]
         value, pull = area(own)
-        found[0, i] = value
+        ends[0, i] = value
         if len(pull) >= FEWEST:
-            found[1:, i] = interval(value, value - pull, "rate", trials=own.groupby("image").size())
-    return dict(zip(ENDS, found, strict=True))
+            ends[1:, i] = interval(value, value - pull, "rate", trials=own.groupby("image").size())
+    return dict(zip(ENDS, ends, strict=True))

@@ -23,7 +23,7 @@ _PAIRS = ["sample", "image", "category", "drift"]
 
 
 def distance_column(distance: str, probe: str, tap: str) -> str:
-    """The records' column of a distance; raises ValueError for an unknown name."""
+    """Name of the records' column of a distance; raises ValueError for an unknown name."""
     for name, known in ((distance, DISTANCES), (probe, PROBES), (tap, TAPS)):
         if name not in known:
             raise ValueError(f"{name!r} is none of {', '.join(known)}")
@@ -38,7 +38,7 @@ def control_distances(
     seed: int = 0,
     groups: pd.Series | None = None,
 ) -> pd.DataFrame:
-    """Each sample's mean distance to the base states of k others: HI's control (HI A.9), where HI's k is 25.
+    """Mean distance of each sample to the base states of k others: HI's control (HI A.9), where HI's k is 25.
 
     Image, question and options all differ (two questions may still share an image, as in HI). The k others are drawn
     without replacement, seeded; all others where there are fewer. The order of rows does not matter.
@@ -80,7 +80,7 @@ def _to_others(states: np.ndarray, k: int, rng: np.random.Generator) -> tuple[np
 
 
 def control_pairs(controls: pd.DataFrame | None, column: str, about: pd.DataFrame) -> pd.DataFrame:
-    """The same-question pairs: `sample`, `image`, `category`, `drift`, one row per pair with a finite distance.
+    """Same-question pairs: `sample`, `image`, `category`, `drift`, one row per pair with a finite distance.
 
     Args:
         controls: a run's same-question pairs. about: `image` and `category` by sample id.
@@ -108,7 +108,7 @@ def base_controls(
 def control_samples(
     pairs: pd.DataFrame, others: dict[str, pd.DataFrame], distance: str, about: pd.DataFrame, k: int = 25
 ) -> dict[str, pd.DataFrame]:
-    """Each control as one row per sample with a finite one: `sample`, `image`, `instances` (pairs), `drift` (mean).
+    """Reduce each control to one row per sample: `sample`, `image`, `instances` (finite pairs), `drift` (their mean).
 
     Args:
         pairs: of `control_pairs`, of which a sample's first k count. others: of `base_controls`.
@@ -125,7 +125,7 @@ def control_samples(
 
 
 def states_of(vectors: pd.DataFrame, probe: str, tap: str) -> pd.DataFrame:
-    """The vectors of one probe and tap: `sample_id`, `instance`, `vector`."""
+    """Select the vectors of one probe and tap: `sample_id`, `instance`, `vector`."""
     need(vectors, "vectors", "sample_id", "instance", "probe", "tap", "vector")
     distance_column("cos", probe, tap)
     here = (vectors["probe"] == probe) & (vectors["tap"] == tap)

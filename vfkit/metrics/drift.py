@@ -1,4 +1,4 @@
-"""How far the states move, and whether the answer moves with them (HI 4.3, 4.4, A.9; METHODS 7, 8).
+"""Drift: how far states move, and whether the answer moves with them (HI 4.3, 4.4, A.9; METHODS 7, 8).
 
 What counts, the order of families and the intervals are as in `vfkit.metrics.frames`. In every table here
 
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from vfkit.metrics import intervals, stats
+from vfkit.metrics import stats
 from vfkit.metrics.controls import (
     CONTROLS,
     DISTANCES,
@@ -24,6 +24,7 @@ from vfkit.metrics.controls import (
     stacked,
     states_of,
 )
+from vfkit.metrics.effects import EFFECTS, effects
 from vfkit.metrics.frames import (
     ANSWERS,
     counted_rows,
@@ -36,21 +37,11 @@ from vfkit.metrics.frames import (
     with_union,
 )
 from vfkit.metrics.hidden import beyond_rates
-from vfkit.metrics.tabulate import count, distinct, family_index, mean, spread, tabulate, total
+from vfkit.metrics.tabulate import ENDS, count, distinct, family_index, mean, spread, tabulate, total
 from vfkit.readout.readout import PROBES, TAPS
 
 _KEYS = ["family", "answer"]
 _HIDDEN = [("beyond", "one", "one"), ("hidden", "kept", "could_hide"), ("hidden_strict", "strict", "could_hide_strict")]
-
-
-def cohens_d(mean1, sd1, n1, mean2, sd2, n2):
-    """(mean1 - mean2) / pooled SD, sample variances weighted by n - 1 (HI A.9). Numbers or arrays; NaN for no spread.
-
-    HI's controls and drifts are one number per image, 600 images each.
-    """
-    mean1, sd1, n1, mean2, sd2, n2 = np.broadcast_arrays(mean1, sd1, n1, mean2, sd2, n2)
-    pooled = stats.divide((n1 - 1) * sd1**2 + (n2 - 1) * sd2**2, n1 + n2 - 2)
-    return stats.divide(mean1 - mean2, np.sqrt(pooled))
 
 
 def drift_table(
@@ -102,7 +93,7 @@ def drift_summary(
     k: int = 25,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """`drift_table` for several probes, taps and distances, one below the other (HI Tables 4 and 7, Appendix B)."""
+    """Drift of several probes, taps and distances: the rows of a `drift_table` each (HI Tables 4 and 7, Appendix B)."""
     columns = [distance_column(*setting) for setting in ((d, p, t) for p in probes for t in taps for d in distances)]
     counted, about = moved_rows(records, columns), about_samples(records)
     if len(counted) and counted[columns].isna().all(axis=None):
@@ -168,7 +159,7 @@ def sample_drift(
     k: int = 25,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """The numbers below `drift_table`, one per sample: what HI's Figure 1 shows the distribution of.
+    """Drift of each sample, of which `drift_table` gives the means and HI's Figure 1 the distribution.
 
     Returns:
         `family`, `answer`, `sample_id`, `image_id`, `instances`, `drift`. The controls given follow as families
@@ -198,7 +189,7 @@ def embedding_table(
     samples: int = 50,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Base and perturbed states on their first two principal components.
+    """Project base and perturbed states on their first two principal components.
 
     Args:
         vectors: with those of perturbed instances (a study with `keep_vectors`).
@@ -235,7 +226,7 @@ def embedding_table(
 
 
 def about_samples(records: pd.DataFrame) -> pd.DataFrame:
-    """Each sample's image and category, by sample id: what intervals resample, and what thresholds are taken by."""
+    """Image (by which intervals resample) and category (by which thresholds are taken) of each sample, by its id."""
     rows = rows_of(records)
     rows["category"] = _category(records)
     return rows.drop_duplicates("sample").set_index("sample")[["image", "category"]]
@@ -267,64 +258,14 @@ def of_probe(counted: pd.DataFrame, probe: str) -> pd.DataFrame:
 
 
 def _against(table: pd.DataFrame, per: pd.DataFrame, name: str, control: pd.DataFrame) -> pd.DataFrame:
-    """A control's mean, SD, n and k; Cohen's d and percent of it, with their intervals by image."""
+    """A control's mean, SD, n and k; Cohen's d and per cent of it, with their intervals by image."""
     values = control["drift"]
     about = {name: values.mean(), f"{name}_sd": values.std(), f"{name}_n": len(values)}
     about |= {f"k_{name}": control["instances"].astype(float).mean()}
-    images = np.unique(np.concatenate([per["image"], control["image"]]).astype(str))
-    theirs = _moments(values, np.searchsorted(images, control["image"].to_numpy().astype(str)), len(images))
-    mine = np.searchsorted(images, per["image"].to_numpy().astype(str))
     place = table.index.get_indexer(pd.MultiIndex.from_frame(per[_KEYS]))
-    rows = []
-    for i in range(len(table)):
-        here = place == i
-        ours = _moments(per["drift"][here], mine[here], len(images))
-        contributing = (ours[0] > 0) | (theirs[0] > 0)
-        enough = (ours[0] > 0).sum() >= intervals.FEWEST and (theirs[0] > 0).sum() >= intervals.FEWEST
-        row: dict[str, float] = {}
-        for column, function in ((f"d_{name}", _d), (f"percent_{name}", _percent)):
-            whole = ours.sum(axis=1, keepdims=True), theirs.sum(axis=1, keepdims=True)
-            value = float(function(*whole)[0])
-            without = function(
-                *(total - part[:, contributing] for total, part in zip(whole, (ours, theirs), strict=True))
-            )
-            ends = _ends(value, without, function is _d) if enough else (np.nan, np.nan)
-            row |= dict(zip((column, f"{column}_low", f"{column}_high"), (value, *ends), strict=True))
-        rows.append(row)
-    columns = [f"{kind}_{name}{end}" for kind in ("d", "percent") for end in ("", "_low", "_high")]
-    found = pd.DataFrame(rows, index=table.index, columns=columns, dtype=float)
-    found[f"percent_sd_{name}"] = stats.divide(100 * table["drift_sd"], np.full(len(table), about[name]))
-    return pd.DataFrame(about, index=table.index).join(found)
-
-
-def _ends(value: float, without: np.ndarray, of_d: bool) -> tuple[float, float]:
-    """The interval of a d, on the scale of its log where no image changes its sign (an SD in the denominator skews it),
-    or of a percent, which is not negative."""
-    if not of_d:
-        low, high = intervals.interval(value, without, "mean")
-        return max(low, 0.0), high
-    if not (value != 0 and (np.sign(without) == np.sign(value)).all()):
-        return intervals.interval(value, without, "mean")
-    ends = np.sign(value) * np.exp(intervals.interval(np.log(abs(value)), np.log(np.abs(without)), "mean"))
-    return float(ends.min()), float(ends.max())
-
-
-def _moments(values: pd.Series, image: np.ndarray, n: int) -> np.ndarray:
-    """Number, sum and sum of squares of values by image [3, image]."""
-    values = values.to_numpy(float)
-    return np.stack([np.bincount(image, part, n) for part in (np.ones(len(values)), values, values**2)])
-
-
-def _d(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    """Cohen's d from the moments [3, ...] of drift and control."""
-    sides = [value for n, sum_, squares in (ours, theirs) for value in (*_mean_sd(n, sum_, squares), n)]
-    return cohens_d(*sides)
-
-
-def _percent(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    return 100 * stats.divide(stats.divide(ours[1], ours[0]), stats.divide(theirs[1], theirs[0]))
-
-
-def _mean_sd(n: np.ndarray, sum_: np.ndarray, squares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    mean_ = stats.divide(sum_, n)
-    return mean_, np.sqrt(np.maximum(stats.divide(squares - n * mean_**2, n - 1), 0))
+    parts = [per[place == i] for i in range(len(table))]
+    names = {f"{of}{end}": f"{of}_{name}{end}" for of in EFFECTS for end in ENDS}
+    rows = [effects(part["drift"], part["image"], values, control["image"]) for part in parts]
+    against = pd.DataFrame(rows, index=table.index, columns=list(names), dtype=float).rename(columns=names)
+    against[f"percent_sd_{name}"] = stats.divide(100 * table["drift_sd"], np.full(len(table), about[name]))
+    return pd.DataFrame(about, index=table.index).join(against)

@@ -1,4 +1,4 @@
-"""How rough the vision tokens are on their grid, and what goes with what inside (HI 3.3, 4.5, E; METHODS 9).
+"""Dirichlet energy of vision tokens, image spectra, and correlations of what moves inside (HI 3.3, 4.5, E; METHODS 9).
 
 The energy is HI's smoothness measure: low where neighbouring tokens agree. Its change (perturbed - base) is tabulated
 by family and answer, and correlated with drift, band power and margins.
@@ -77,7 +77,7 @@ def spectrum_table(records: pd.DataFrame, bands: tuple[str, ...] = BANDS) -> pd.
 def inside_correlations(
     records: pd.DataFrame, probe: str = "ctx_open", tap: str = "post_norm", distance: str = "cos"
 ) -> pd.DataFrame:
-    """What goes with what inside, instance by instance within each family: correlations with clustered intervals.
+    """Correlate changes of energy, state, margin and spectrum, instance by instance within each family.
 
     The measures, each a change against the sample's base: `dirichlet` (energy per edge), `drift` (of the named probe,
     tap and distance), `margin` (of the base prediction over its best rival), `power_<band>` (the natural log of

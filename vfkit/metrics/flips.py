@@ -58,7 +58,7 @@ def flip_table(records: pd.DataFrame, union: Sequence[str] = HI_FAMILIES) -> pd.
 
 
 def transition_table(records: pd.DataFrame, union: Sequence[str] = HI_FAMILIES) -> pd.DataFrame:
-    """How correctness changes from base to perturbed answer (HI 4.2, Table 2), over samples with ground truth.
+    """Count how correctness changes from base to perturbed answer (HI 4.2, Table 2), over samples with ground truth.
 
     Returns:
         One row per family: `samples`, `images`, `instances`, the counts `R->W`, `W->R`, `R->R`, `W->W` (which holds
@@ -121,7 +121,7 @@ def accuracy_table(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def compliance_table(records: pd.DataFrame) -> pd.DataFrame:
-    """Do answers follow the label on the card, or are they merely confused? (HI 4.2, METHODS 6)
+    """Compliance with text overlays: answers that become the label on the card, against other flips (HI 4.2, METHODS 6)
 
     Returns:
         One row per overlay family: `instances`, `samples`, `images`, `flips`; `compliance` = instances whose answer
@@ -158,7 +158,7 @@ def compliance_table(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def overlay_table(records: pd.DataFrame) -> pd.DataFrame:
-    """Is it what the overlay says, or that something is covered? Paired comparisons on the same samples.
+    """Compare overlays with their controls on the same samples: what the card says, against that something is covered.
 
     Returns:
         One row per pair (`first`, `second`) of the overlay families present: text against random text (the same box and
@@ -173,7 +173,7 @@ def overlay_table(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def compare_table(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """Two sets of records (two models, sizes, prompts) on the samples they share, per family.
+    """Compare the flip rates of two sets of records (models, sizes, prompts) per family, on the samples they share.
 
     Returns:
         One row per family present in both: `samples` counted in both, `IFR_first`, `IFR_second`, their `difference`
@@ -188,15 +188,15 @@ def compare_table(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
 
 def _compare(first: pd.DataFrame, second: pd.DataFrame) -> dict:
     """Paired flip rates and vulnerability of two sets of counted rows, on the samples they share."""
-    found = stats.paired_difference(first, second, "flip", "one", on="sample", cluster="image")
+    difference = stats.paired_difference(first, second, "flip", "one", on="sample", cluster="image")
     vulnerable = [rows.groupby("sample")["flip"].any() for rows in (first, second)]
     pair = pd.concat(vulnerable, axis=1, join="inner")
-    return found | stats.mcnemar(pair.iloc[:, 0], pair.iloc[:, 1])
+    return difference | stats.mcnemar(pair.iloc[:, 0], pair.iloc[:, 1])
 
 
-def _comparison(table: pd.DataFrame, found: list[dict]) -> pd.DataFrame:
+def _comparison(table: pd.DataFrame, compared: list[dict]) -> pd.DataFrame:
     columns = ["samples", "first", "second", "difference", "low", "high", "only_first", "only_second", "p"]
-    tests = pd.DataFrame(found, columns=columns, index=table.index)
+    tests = pd.DataFrame(compared, columns=columns, index=table.index)
     tests["p_holm"] = stats.holm(tests["p"])
     renamed = {"first": "IFR_first", "second": "IFR_second", "low": "difference_low", "high": "difference_high"}
     return table.join(tests.rename(columns=renamed))

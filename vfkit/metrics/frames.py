@@ -42,7 +42,7 @@ def require(records: pd.DataFrame, *columns: str) -> None:
 
 
 def rows_of(records: pd.DataFrame, *needs: str) -> pd.DataFrame:
-    """The slim frame all tables work on: numbers as float (NaN: none), every row knowing its sample's base row.
+    """Make the slim frame all tables work on: numbers as float (NaN: none), every row knowing its sample's base row.
 
     Columns: sample, image, family, is_base, prediction (NaN where the instance does not apply), base (the base row's
     prediction), flip, one (1.0: the row itself), and those of `needs`; `margin` brings base_row, the base row's own.
@@ -70,17 +70,17 @@ def rows_of(records: pd.DataFrame, *needs: str) -> pd.DataFrame:
 
 
 def numbers(column: pd.Series) -> np.ndarray:
-    """A column as float64, NaN where it is empty."""
+    """Convert a column to float64, NaN where it is empty."""
     return pd.to_numeric(column).to_numpy(dtype=float, na_value=np.nan)
 
 
 def base_value(rows: pd.DataFrame, column: str) -> pd.Series:
-    """For every row, its sample's base row's value; NaN without one."""
+    """Value of a column in the base row of each row's sample; NaN without one."""
     return rows["sample"].map(rows[rows.is_base].set_index("sample")[column]).astype(float)
 
 
 def counted_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """The perturbed rows that count."""
+    """Select the perturbed rows that count."""
     return rows[~rows.is_base & rows.prediction.notna() & rows.base.notna()]
 
 
@@ -104,13 +104,13 @@ def with_union(rows: pd.DataFrame, families: Sequence[str] = HI_FAMILIES) -> pd.
 
 
 def split_answers(counted: pd.DataFrame) -> pd.DataFrame:
-    """Every row under the answer `all`, and once more under `kept` or `flipped`."""
+    """Repeat every row: under the answer `all`, and under `kept` or `flipped`."""
     own = np.where(counted.flip, "flipped", "kept")
     return pd.concat([counted.assign(answer="all"), counted.assign(answer=own)], ignore_index=True)
 
 
 def same_answers(records: pd.DataFrame) -> pd.DataFrame:
-    """Which answers an instance shares with its base, row by row as `rows_of`.
+    """Tell which answers an instance shares with its base, row by row as `rows_of`.
 
     Returns:
         `kept_option` (the scored one), `kept_mcq`, `kept_open` (the generated texts, without case, punctuation and
@@ -134,18 +134,18 @@ def _plain(text) -> str | None:
 
 
 def twice(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Every row under `all`, and once more under its own value of the column."""
+    """Repeat every row: under `all`, and under its own value of the column."""
     return pd.concat([rows.assign(**{column: "all"}), rows], ignore_index=True)
 
 
 def family_order(rows: pd.DataFrame) -> list[str]:
-    """Families present but the base, in the order of all tables; unknown ones come last, as they appear."""
+    """Families of the rows except the base, in the order of all tables; unknown ones come last, as they appear."""
     known = {family: i for i, family in enumerate(_ORDER)}
     present = [family for family in rows["family"].unique() if family != "base"]
     return sorted(present, key=lambda family: known.get(UNION if family.startswith("union (") else family, len(_ORDER)))
 
 
 def pooled_family(families: pd.Series) -> list[str]:
-    """The union among these families; without one the last of HI's families, as a list of one name or none."""
+    """Find the union among these families, or without one the last of HI's: a list of one name, or none."""
     present = list(dict.fromkeys(families))
     return [f for f in present if f.startswith("union (")] or [f for f in present if f in HI_FAMILIES][-1:]

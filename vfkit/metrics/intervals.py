@@ -7,10 +7,12 @@ numbers and 1 for a single image that differs. What is then done differs by the 
 - `rate`, in [0, 1]: Jeffreys' interval at the effective number of instances, within what the number of images with any
   event allows (times the largest over the mean number of instances an image, by which one image may weigh more); where
   nothing or everything happens Clopper and Pearson's bound by images, 1 - 0.025^(1/images).
-- `mean`, any number: a t interval corrected for skew (Hall 1992).
-- `difference` of two rates over the same images: the t interval, widened to hold the one corrected for skew, whose
-  sign a few images decide; the same bound by images where no image differs.
-- `correlation`: a t interval on Fisher's z scale.
+- `mean`, any number: a t interval corrected for skew (Hall 1992); none where no image differs from another.
+- `effect`, a contrast of two means such as Cohen's d: the t interval, widened to hold the one corrected for skew, whose
+  sign a few images decide; none where no image differs.
+- `difference` of two rates over the same images: as an effect, within [-1, 1]; where no image differs the same bound by
+  images as for a rate.
+- `correlation`: a t interval on Fisher's z scale; none below `CORRELATED` images.
 
 `vfkit.workshop.coverage` simulates how often they hold the truth.
 """
@@ -18,9 +20,11 @@ numbers and 1 for a single image that differs. What is then done differs by the 
 import numpy as np
 from scipy.special import betaincinv, ndtri, stdtrit
 
-KINDS = ("rate", "mean", "difference", "correlation")
+KINDS = ("rate", "mean", "effect", "difference", "correlation")
 LEVEL = 0.95
 FEWEST = 5  # images; with fewer no interval is given
+CORRELATED = 12  # images of a correlation, likewise
+ESTIMATED = 24  # images of a rate with an estimated quantile in it, likewise
 
 
 def interval(value: float, without, kind: str, level: float = LEVEL, events=None, trials=None) -> tuple[float, float]:
@@ -32,16 +36,16 @@ def interval(value: float, without, kind: str, level: float = LEVEL, events=None
         events, trials: of a rate, the events (where it is a plain share) and the instances of each image.
 
     Returns:
-        NaN below `FEWEST` images, or where a value without an image is not defined.
+        NaN below `FEWEST` images (`CORRELATED` of a correlation), or where a value without an image is not defined.
     """
     without, n, tail = np.asarray(without, dtype=float), len(without), (1 - level) / 2
-    if n < FEWEST or not np.isfinite(without).all():
+    if n < (CORRELATED if kind == "correlation" else FEWEST) or not np.isfinite(without).all():
         return np.nan, np.nan
     if kind == "correlation":
         value, without = fisher(value, without)
     moved = without.mean() - without  # how each image pulls the estimate
     squares = moved**2
-    still = np.abs(moved).max() <= 1e-12 * (abs(value) if kind == "mean" else 1)
+    still = np.abs(moved).max() <= 1e-12 * (abs(value) if kind in ("mean", "effect") else 1)
     freedom = n - 1 if still else np.clip(3 * squares.sum() ** 2 / (squares**2).sum() - 2, 1, n - 1)
     reach, variance = stdtrit(freedom, 1 - tail), (n - 1) / n * squares.sum()
     if kind == "rate":
@@ -59,12 +63,12 @@ def interval(value: float, without, kind: str, level: float = LEVEL, events=None
         half = reach / np.sqrt(max(n - 3, 1)) if still else reach * error
         ends = np.tanh([value - half, value + half])
     elif still:
-        half = upper(0, n, tail) if kind == "difference" else 0.0
+        half = upper(0, n, tail) if kind == "difference" else np.nan
         ends = np.array([value - half, value + half])
     else:
         skew = (moved**3).mean() / squares.mean() ** 1.5 / np.sqrt(n)
         ends = value - error * np.array([_unskewed(reach, skew), _unskewed(-reach, skew)])
-        if kind == "difference":
+        if kind != "mean":
             ends = np.array([min(ends[0], value - reach * error), max(ends[1], value + reach * error)])
     if kind == "difference":
         ends = np.clip(ends, -1, 1)
@@ -79,21 +83,30 @@ def of_draws(value: float, drawn, images: int, level: float = LEVEL, kind: str =
     Such a number has an estimated quantile in it, as the share of instances beyond a control's 5th percentile.
 
     Returns:
-        `low`, `high`. Of a rate, Jeffreys' interval at the effective number that the variance of the draws tells, and
-        the exact bound by images where nothing or everything happens; of a difference a t interval, and the same bound
-        where no draw differs. NaN below `FEWEST` images.
+        `low`, `high`. Of a rate, Jeffreys' interval at the effective number that the variance of the draws tells; of a
+        difference a t interval; both widened to hold the draws' own percentiles, as an estimated quantile is biased
+        where few images tell it; NaN below `ESTIMATED` images. The exact bound by images where nothing or everything
+        happens, or no draw differs; NaN below `FEWEST` images.
     """
     drawn, tail = np.asarray(drawn, dtype=float), (1 - level) / 2
     drawn = drawn[np.isfinite(drawn)]
     if images < FEWEST or not np.isfinite(value) or len(drawn) < 2:
         return np.nan, np.nan
     variance, reach = drawn.var() * images / (images - 1), stdtrit(images - 1, 1 - tail)
-    if kind == "difference":
-        half = reach * np.sqrt(variance) if variance else upper(0, images, tail)
+    if kind == "difference" and not variance:
+        half = upper(0, images, tail)
         return max(value - half, -1.0), min(value + half, 1.0)
-    if value in (0, 1):
+    if kind == "rate" and value in (0, 1):
         return exact(value, images, level)
-    return _jeffreys(value, variance, reach, tail, np.inf if variance else images)
+    if images < ESTIMATED:
+        return np.nan, np.nan
+    if kind == "difference":
+        half = reach * np.sqrt(variance)
+        low, high = max(value - half, -1.0), min(value + half, 1.0)
+    else:
+        low, high = _jeffreys(value, variance, reach, tail, np.inf if variance else images)
+    least, most = np.quantile(drawn, [tail, 1 - tail])
+    return float(min(low, least)), float(max(high, most))
 
 
 def exact(value: float, images: int, level: float = LEVEL) -> tuple[float, float]:

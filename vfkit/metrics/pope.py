@@ -1,4 +1,4 @@
-"""Yes or no: hallucination, the language prior, and whether perturbed answers drift to it (HI 7, App. D; METHODS 12).
+"""Tables of POPE: hallucination, the language prior, drift of answers to the prior (HI 7, App. D; METHODS 12).
 
 Yes is the positive class. The yes-no margin is s(Yes) - s(No) by the study's rule. A question's *case* is its base
 answer / its truth; its *prior* is what the model says of it on a blank image (family `blank`).
@@ -69,7 +69,7 @@ def pope_table(records: pd.DataFrame, samples: pd.DataFrame | None = None) -> pd
 
 
 def pope_transition_table(records: pd.DataFrame, samples: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Where the answers of each base case go: four transition tables, one below the other (METHODS 12).
+    """Count where the answers of each base case go: four transition tables in one (METHODS 12).
 
     Returns:
         Rows (`case`, `family`), case = base answer / truth: its `meaning`, the case it `becomes` by a flip;
@@ -98,7 +98,7 @@ def pope_margin_table(records: pd.DataFrame, samples: pd.DataFrame | None = None
 
 
 def question_priors(records: pd.DataFrame, samples: pd.DataFrame | None = None) -> pd.DataFrame:
-    """The language prior of every question that has one: what the model says on each blank (HI 7, Figure 12).
+    """Language prior of each question: what the model says on each blank (HI 7, Figure 12).
 
     Returns:
         One row per question and `fill`: `sample_id`, `image_id`, `category`, `case`; `base_margin`, `blank_margin`
@@ -176,10 +176,10 @@ def prior_drift_table(
 def by_case(
     make: Callable[..., pd.DataFrame], records: pd.DataFrame, samples: pd.DataFrame | None = None, **options
 ) -> pd.DataFrame:
-    """Any table of `vfkit.metrics` for each base case: `by_case(drift_table, records, vectors=..., controls=...)`.
+    """Make any table of `vfkit.metrics` for each base case: `by_case(drift_table, records, vectors=..., controls=...)`.
 
     Returns:
-        The tables one below the other, with `case` as first column; cases that do not occur are left out. Vectors and
+        The rows of all tables, with `case` as first column; cases that do not occur are left out. Vectors and
         controls are the whole run's, so that every case meets the same controls.
     """
     rows = pope_answers(records, samples).sort_index()
@@ -197,7 +197,7 @@ def by_case(
 
 
 def pope_answers(records: pd.DataFrame, samples: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Every record with its question's base: what all tables here are made of.
+    """Join every record to its question's base: the frame of all tables here.
 
     Returns:
         `says`, `said`, `true` (is it Yes? perturbed, base, truth), `m`, `m_base` (yes-no margins), `case`, `fill` (of
@@ -262,8 +262,8 @@ _COUNTS = {"questions": distinct("sample"), "images": distinct("image"), "instan
 
 def _splits(rows: pd.DataFrame) -> list[str]:
     """POPE's splits that occur, in its own order, then other categories; none where there is but one."""
-    found = sorted(set(rows["category"]) - {"all"}, key=lambda one: (SPLITS.index(one) if one in SPLITS else 9, one))
-    return found if len(found) > 1 else []
+    splits = sorted(set(rows["category"]) - {"all"}, key=lambda one: (SPLITS.index(one) if one in SPLITS else 9, one))
+    return splits if len(splits) > 1 else []
 
 
 # numerator and denominator of each of `MEASURES`, row by row, from: says Yes, is Yes

@@ -21,6 +21,7 @@ from vfkit.metrics import stats
 from vfkit.metrics.intervals import FEWEST
 
 ALPHA = 0.05
+WIDE = 0.5  # width of the interval of a share, above which a sentence says that n is too small
 EVENTFUL = 6  # images: a two-sided sign-flip test of five has p = 0.0625 at best
 UNDECIDED, FEW_IMAGES, FEW_EVENTS = "undecided", "too few images to tell", "too few flips to tell"
 _EXACT, _DRAWS = 12, 1999  # images up to which all sign flips are counted; random ones beyond
@@ -169,11 +170,20 @@ def side(row, name: str = "difference", p: str = "p_holm", null: float = 0.0) ->
 
 
 def shown(row, name: str, scale: float = 100, digits: int = 1, unit: str = " %", signed: bool = False) -> str:
-    """A value of a row with its interval for a sentence, such as `12.0 % [3.1, 25.0]`; without one, `n too small`."""
+    """A value of a row with its interval for a sentence, such as `12.0 % [3.1, 25.0]`.
+
+    Without an interval, or where that of a share (`scale` 100) is wider than `WIDE`, the words say that n is too small;
+    of none or all the bound that matters is named.
+    """
     value, low, high = (scale * row[f"{name}{end}"] for end in ("", "_low", "_high"))
     form = f"{'+' if signed else ''}.{digits}f"
     if value != value:
         return "not available"
-    return f"{value:{form}}{unit} " + (
-        f"[{low:{form}}, {high:{form}}]" if low == low else "(n too small for an interval)"
-    )
+    if low != low:
+        return f"{value:{form}}{unit} (n too small for an interval)"
+    ends = f"[{low:{form}}, {high:{form}}]"
+    if scale != 100 or high - low <= 100 * WIDE:
+        return f"{value:{form}}{unit} {ends}"
+    if not signed and value in (0, 100):
+        ends = f"at most {high:{form}}" if value == 0 else f"at least {low:{form}}"
+    return f"{value:{form}}{unit} (n too small to tell: {ends})"

@@ -1,4 +1,4 @@
-"""One table from several runs: how far a number moves when the study is done again on other samples (METHODS 15)."""
+"""Mean and SD of a table over several runs of a study on other samples (METHODS 15)."""
 
 from collections.abc import Sequence
 
@@ -37,13 +37,13 @@ def across_runs(tables: Sequence[pd.DataFrame], by: Sequence[str] | None = None)
         raise ValueError(f"the columns {', '.join(by) or '(none)'} do not tell the rows apart: give others as by=")
 
     groups = pd.concat(tables, ignore_index=True).groupby(by, sort=False, dropna=False)
-    found = groups.size().rename("runs").to_frame()
+    pooled = groups.size().rename("runs").to_frame()
     for name in first.columns.difference(by, sort=False):
         if not number[name] or name.endswith(("_low", "_high")):
             continue
         if all(pd.api.types.is_integer_dtype(table[name]) for table in tables):
-            found[name] = groups[name].sum()
+            pooled[name] = groups[name].sum()
         else:
-            found[name] = groups[name].mean(skipna=False)
-            found[f"{name}_sd"] = groups[name].std(skipna=False)
-    return found.reset_index()
+            pooled[name] = groups[name].mean(skipna=False)
+            pooled[f"{name}_sd"] = groups[name].std(skipna=False)
+    return pooled.reset_index()

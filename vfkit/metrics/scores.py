@@ -15,7 +15,7 @@ _PARTS = ("logp_text", "logp_end", "n_tokens", "logp_letter")
 
 
 def rescore(records: pd.DataFrame, rule: str) -> pd.DataFrame:
-    """The records as another scoring rule would have them (METHODS 5), from the stored parts; no model needed.
+    """Score records by another rule (METHODS 5), from the parts they keep; no model is needed.
 
     Recomputes `prediction`, `tied`, `margin`, `base_prediction`, `base_margin`; instances that do not apply stay
     empty, and a sample without a base row gets no base prediction. The overlays were drawn to avoid the base
@@ -88,15 +88,15 @@ def rule_table(records: pd.DataFrame) -> pd.DataFrame:
     """
     accuracy = ["samples", "accuracy", "accuracy_low", "accuracy_high", "chance"]
     flips = ["family", "instances", "flips", "IFR", "IFR_low", "IFR_high"]
-    found = []
+    rows = []
     for rule in RULES:
         scored = rescore(_lettered(records) if rule == "letter" else records, rule)
         table = flip_table(scored)
         ours = table.family.isin(HI_FAMILIES) | table.family.str.startswith("union (")
         pooled = table[ours & (table.instances > 0)].tail(1)
-        found.append({"rule": rule} | accuracy_table(scored).iloc[0][accuracy].to_dict())
-        found[-1] |= {} if pooled.empty else pooled.iloc[0][flips].to_dict()
-    table = pd.DataFrame(found, columns=["rule", *accuracy, *flips])
+        rows.append({"rule": rule} | accuracy_table(scored).iloc[0][accuracy].to_dict())
+        rows[-1] |= {} if pooled.empty else pooled.iloc[0][flips].to_dict()
+    table = pd.DataFrame(rows, columns=["rule", *accuracy, *flips])
     return table.assign(**{name: table[name].fillna(0).astype(int) for name in ("samples", "instances", "flips")})
 
 

@@ -53,7 +53,8 @@ def correlation(x, y, clusters, groups=None, ranked: bool = True, level: float =
 
     Args:
         x, y: one number per row; rows in which one is not finite are left out.
-        ranked: Spearman's: ranks are taken once, within the group.
+        ranked: Spearman's; ranks are taken within the group, and the interval heeds that every row moves those of
+            others (the influence function of the rank moments).
         clusters, groups, level: as in `of_sums`.
 
     Returns:
@@ -63,13 +64,12 @@ def correlation(x, y, clusters, groups=None, ranked: bool = True, level: float =
     groups = np.full(len(x), "all", dtype=object) if groups is None else np.asarray(groups, dtype=object)
     there = np.isfinite(x) & np.isfinite(y)
     group = pd.factorize(groups)[0]
-    sides = np.zeros((2, len(x)))
+    columns = np.zeros((6, len(x)))
     for number in range(group.max() + 1 if len(x) else 0):
-        here = there & (group == number)
-        sides[:, here] = [_scaled((rankdata if ranked else np.asarray)(side[here])) for side in (x, y)]
-    x, y = sides
-    columns = [x, y, x * x, y * y, x * y, there.astype(float)]
-    return of_sums(columns, _pearson, clusters, groups, kind="correlation", level=level)
+        here = np.flatnonzero(there & (group == number))
+        if len(here):
+            columns[:, here] = (_rank_moments if ranked else _moments)(x[here], y[here])
+    return of_sums(list(columns), _pearson, clusters, groups, kind="correlation", level=level)
 
 
 def of_sums(
@@ -253,14 +253,33 @@ def divide(numerator, denominator):
     return np.divide(numerator, denominator, out=np.full(numerator.shape, np.nan), where=denominator != 0)[()]
 
 
-def _scaled(values: np.ndarray) -> np.ndarray:
-    """Mean 0, SD 1 (constant values: all 0), so that sums of squares lose no digits."""
-    if not len(values) or np.ptp(values) == 0:
-        return np.zeros(len(values))
-    return (values - values.mean()) / values.std()
+def _moments(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The columns that `_pearson` sums: x, y, xx, yy, xy, 1 by row, of values scaled so that squares lose no digits."""
+    x, y = (np.zeros(len(side)) if np.ptp(side) == 0 else (side - side.mean()) / side.std() for side in (x, y))
+    return np.stack([x, y, x * x, y * y, x * y, np.ones(len(x))])
+
+
+def _rank_moments(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """As `_moments`, of centred ranks from -1/2 to 1/2; what a row adds to a moment holds what it does to the ranks of
+    all others, so that leaving images out counts that, too."""
+    x_rank, y_rank = (np.zeros(len(side)) if np.ptp(side) == 0 else (rankdata(side) - 0.5) / len(side) - 0.5
+                      for side in (x, y))  # fmt: skip
+    columns = [np.zeros(len(x)), np.zeros(len(x))]
+    for (one, first), (other, second) in (((x, x_rank),) * 2, ((y, y_rank),) * 2, ((x, x_rank), (y, y_rank))):
+        through = _mean_above(one, second) + _mean_above(other, first)
+        columns.append(first * second + through - through.mean())
+    return np.stack([*columns, np.ones(len(x))])
+
+
+def _mean_above(values: np.ndarray, of: np.ndarray) -> np.ndarray:
+    """For each row the sum, over rows whose value is larger, of a column, half of it where equal, / all rows."""
+    order = np.argsort(values, kind="stable")
+    total = np.concatenate([[0.0], of[order].cumsum()])
+    ends = [np.searchsorted(values[order], values, side) for side in ("left", "right")]
+    return (total[-1] - (total[ends[0]] + total[ends[1]]) / 2) / len(values)
 
 
 def _pearson(x, y, xx, yy, xy, n):
     """Correlation from sums; NaN where a side does not vary."""
-    spread = np.sqrt(np.maximum((n * xx - x * x) * (n * yy - y * y), 0))
+    spread = np.sqrt(np.maximum(n * xx - x * x, 0) * np.maximum(n * yy - y * y, 0))
     return np.clip(divide(n * xy - x * y, np.where(spread > 1e-9 * np.maximum(n, 1) ** 2, spread, 0)), -1, 1)

@@ -5,7 +5,7 @@ import pandas as pd
 from vfkit.metrics import rules, stats
 from vfkit.metrics.drift import drift_table
 from vfkit.metrics.flips import accuracy_table, flip_table
-from vfkit.metrics.frames import need
+from vfkit.metrics.frames import counted_rows, need, rows_of
 from vfkit.metrics.scaling import size_name
 from vfkit.perturb import HI_FAMILIES
 
@@ -29,7 +29,7 @@ def finding(
     if not (records.family == "base").any():
         return f"No sample of {dataset} was read by {model}: see the errors."
     flips = flip_table(records).set_index("family")
-    lines = [*_accuracy(records, model, dataset), *_flips(flips)]
+    lines = [*_accuracy(records, model, dataset), *_flips(flips, counted_rows(rows_of(records)))]
     if controls is not None and len(controls):
         lines += _inside(drift_table(records, vectors, controls))
     if "identity" in flips.index and flips.loc["identity"].instances:
@@ -142,7 +142,7 @@ def _accuracy(records: pd.DataFrame, model: str, dataset: str) -> list[str]:
     return [f"On {int(row.samples):,} samples of {dataset}, {model} answers {right} rightly, where chance is {chance}."]
 
 
-def _flips(flips: pd.DataFrame) -> list[str]:
+def _flips(flips: pd.DataFrame, counted: pd.DataFrame) -> list[str]:
     sentences = []
     for family in flips.index[flips.index.str.startswith("union")]:
         row = flips.loc[family]
@@ -156,10 +156,22 @@ def _flips(flips: pd.DataFrame) -> list[str]:
     enough = single[single.IFR_low.notna()]
     if len(single) and not len(enough):
         sentences.append(f"What flips it most: {rules.FEW_IMAGES}.")
-    elif len(enough) and enough.IFR.max() > 0:
-        worst = enough.loc[enough.IFR.idxmax()]
-        sentences.append(f"What flips it most is {worst.name.replace('_', ' ')}: {rules.shown(worst, 'IFR')}.")
+    elif len(enough) > 1 and enough.IFR.max() > 0:
+        first, second = (enough.loc[name] for name in enough.IFR.sort_values(ascending=False, kind="stable").index[:2])
+        shown = [f"{row.name.replace('_', ' ')}: {rules.shown(row, 'IFR')}" for row in (first, second)]
+        if _flips_most(counted, first.name, enough.index):
+            sentences.append(f"What flips it most is {shown[0]}.")
+        else:
+            sentences.append(f"What flips it most is not settled; the highest rates are {shown[0]}; {shown[1]}.")
     return sentences
+
+
+def _flips_most(counted: pd.DataFrame, family: str, families: pd.Index) -> bool:
+    """Whether a family flips more than each of the others on the samples that both have: every one of the tests must
+    say so, hence none is adjusted."""
+    own = counted[counted.family == family]
+    tests = (rules.contrast(own, counted[counted.family == other]) for other in families if other != family)
+    return all(rules.side(test, p="p") == 1 for test in tests)
 
 
 def _inside(drift: pd.DataFrame) -> list[str]:

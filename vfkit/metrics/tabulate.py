@@ -21,7 +21,7 @@ ENDS = {"": "value", "_low": "low", "_high": "high"}
 
 
 def tabulate(rows: pd.DataFrame, index: pd.Index, columns: Mapping[str, Column]) -> pd.DataFrame:
-    """A table with one row per entry of `index`, whose names are columns of `rows`.
+    """Make a table with one row per entry of `index`, whose names are columns of `rows`.
 
     Args:
         rows: one row per observation, with its `image`. index: the groups, in the table's order; other rows of `rows`
@@ -49,17 +49,17 @@ def product_index(**axes: Sequence) -> pd.MultiIndex:
 
 
 def count() -> Column:
-    """Rows."""
+    """Number of rows."""
     return lambda rows, place, n: {"": np.bincount(place, minlength=n)}
 
 
 def total(name: str) -> Column:
-    """The sum of a column of whole numbers or truth values."""
+    """Sum of a column of whole numbers or truth values."""
     return lambda rows, place, n: {"": np.bincount(place, rows[name].to_numpy(float), n).astype(int)}
 
 
 def distinct(name: str) -> Column:
-    """How many different values a column has."""
+    """Number of different values of a column."""
     return lambda rows, place, n: {"": _reduced(rows[name], place, n, "nunique").astype(int)}
 
 
@@ -84,7 +84,7 @@ def average(name: str) -> Column:
 
 
 def largest(name: str) -> Column:
-    """The largest value of a column."""
+    """Largest value of a column."""
     return lambda rows, place, n: {"": _reduced(rows[name], place, n, "max", np.nan)}
 
 

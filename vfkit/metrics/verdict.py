@@ -25,6 +25,7 @@ from vfkit.metrics.pope import (
     pope_rows,
     pope_table,
     prior_table,
+    question_priors,
     require_fill,
 )
 from vfkit.metrics.tabulate import count, difference, distinct, family_index, rate, tabulate
@@ -68,12 +69,15 @@ def verdict_table(
         ValueError: no such blank in the records, or no yes/no question with a known answer.
     """
     require_fill(records, fill)
-    priors = prior_table(records, samples, min_gap).set_index(["fill", "group"])
-    if (fill, "all") not in priors.index:
+    records = pope_answers(records, samples)
+    priors = question_priors(records)
+    priors = priors[priors.fill == fill]
+    if priors.empty:
         raise ValueError("there are no yes/no questions with a known answer among these records")
     rows = pope_rows(records, samples, fill)
     rows = rows[rows.family.isin(pooled_family(rows.family) or sorted(set(rows.family) - {"identity"})[-1:])]
-    near = priors.loc[(fill, "all")]
+    alike = (priors.base_margin - priors.blank_margin).abs() < min_gap
+    near = stats.rate(alike, np.ones(len(priors)), priors.image_id).iloc[0]
     false, matched = rows[~rows.true], _matched(rows)
     wrong = rows[(rows.case == HALLUCINATION) & rows.m_blank.notna()].drop_duplicates("sample")
     one = np.ones(len(wrong))
@@ -92,9 +96,9 @@ def verdict_table(
     moved = false.image[false.said != false.says].nunique()
     held["unchanged"] = "yes" if tests.alike["unchanged"] and moved >= rules.EVENTFUL else "undecided"
     flipped = {"yes": "no", "no": "yes", "undecided": "undecided"}
-    ignored = "yes" if near.near_rate_low > IGNORED else "no" if near.near_rate_high < IGNORED else "undecided"
+    ignored = "yes" if near.low > IGNORED else "no" if near.high < IGNORED else "undecided"
     counts = {"prior": wrong, "fall": false, "unchanged": false, "hits_fall": true, "fragile": matched}
-    table = [["ignored", near.near_rate, near.near_rate_low, near.near_rate_high, near.questions, rows.image.nunique(),
+    table = [["ignored", near.value, near.low, near.high, len(priors), rows.image.nunique(),
               np.nan, ignored]]  # fmt: skip
     for name in list(CRITERIA)[1:]:
         own = "prior" if name.startswith("prior") else name

@@ -100,27 +100,26 @@ def vfat_differences(
     ]
     for side in sides:
         _distinct(side, on)
-    common = sides[0][on].merge(sides[1][on], on=on)
-    pair = [with_pooled(side.merge(common, on=on), by) for side in sides]
-    keys = [*source_columns(pair[0]), *by]
-    found = []
-    parts = [dict(list(frame.groupby(keys, sort=False))) for frame in pair]
-    for group, left in parts[0].items():
-        right = parts[1].get(group)
-        if right is None:  # a column of `by` that is not the question's own
-            continue
-        for measure in measures:
-            unit = cluster_column(cluster)
-            row = stats.paired_of_sums(left, right, _SUMS, SHARES[measure], "question", unit)
-            n = row.pop("samples")
-            row |= {"delta": row.pop("difference"), "delta_low": row.pop("low"), "delta_high": row.pop("high")}
-            right = right.assign(**{unit: right["question"].map(left.set_index("question")[unit])})
-            sums = [side.groupby(unit)[_SUMS].sum().sort_index().T for side in (left, right)]
-            row["p"] = rules.swaps(*sums, SHARES[measure])
-            who = dict(zip(keys, group, strict=True)) | {"measure": measure, "n": n, "items": left["item"].nunique()}
-            found.append(who | row)
-    columns = [*keys, "measure", "n", "items", "clusters", "first", "second", "delta", "delta_low", "delta_high", "p"]
-    table = in_order(pd.DataFrame(found, columns=columns), [*keys, "measure"])
+    others = [f"{name}_other" for name in _SUMS]
+    rows = sides[0].merge(sides[1][[*on, *by, *_SUMS]], on=on, suffixes=("", "_other"))
+    for name in by:  # that is the question's own
+        rows = rows[rows[name] == rows[f"{name}_other"]]
+    rows = with_pooled(rows, by)
+    keys, unit = [*source_columns(rows), *by], cluster_column(cluster)
+    groups = pd.MultiIndex.from_frame(rows[keys])
+    columns = [rows[name] for name in (*_SUMS, *others)]
+    sums, names = stats.cluster_sums(columns, rows[unit], groups)  # [column, unit, group]
+    counts = rows.groupby(keys, sort=False)["item"].agg(n="size", items="nunique")
+    tables = []
+    for measure in measures:
+        share = SHARES[measure]
+        table = stats.of_sums(columns, stats.less(share), rows[unit], groups, kind="difference")
+        table = table.rename(columns={"value": "delta", "low": "delta_low", "high": "delta_high"})
+        table["first"], table["second"] = (share(*half.sum(axis=1)) for half in (sums[:3], sums[3:]))
+        table["p"] = [rules.swaps(sums[:3, :, i], sums[3:, :, i], share) for i in range(len(names))]
+        tables.append(indexed(table, keys).join(counts).assign(measure=measure))
+    order = [*keys, "measure", "n", "items", "clusters", "first", "second", "delta", "delta_low", "delta_high", "p"]
+    table = in_order(pd.concat(tables).reset_index()[order], [*keys, "measure"])
     adjusted = table.groupby(["reading", "rule"], sort=False)["p"].transform(stats.holm)
     table = table.assign(p_holm=adjusted.astype(float))
     return table.assign(apart=[rules.side(row, "delta") != 0 for row in table.to_dict("records")])

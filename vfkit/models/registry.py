@@ -95,8 +95,8 @@ def find(name: str | Path) -> Spec:
         return _of_hub_id(name)
     near = difflib.get_close_matches(name, specs(), n=1)
     raise ModelUnavailable(
-        f"model {name!r} is neither a name in params/models.yaml ({', '.join(specs())}), nor a folder with a "
-        f"checkpoint, nor a hub id (owner/model)." + (f" Did you mean {near[0]!r}?" if near else "")
+        f"model {name!r} is neither a name in params/models.yaml, nor a folder with a checkpoint, nor a hub id "
+        f"(owner/model). {f'Did you mean {near[0]!r}? ' if near else ''}`python -m vfkit.models` lists the names."
     )
 
 

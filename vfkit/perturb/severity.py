@@ -6,7 +6,8 @@ sample, so that a larger strength goes further the same way.
 """
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from PIL import Image, ImageEnhance, ImageFilter
 
@@ -93,6 +94,26 @@ KINDS: dict[str, tuple[Callable[..., Image.Image], str, float, tuple[float, ...]
 PREFIX = "severity_"
 SEVERITY = tuple(PREFIX + kind for kind in KINDS)
 """The families with a strength, in their order."""
+
+
+def settings(
+    kinds: Iterable[str] | None = None, strengths: Mapping[str, Iterable[float]] | None = None
+) -> dict[str, Any]:
+    """Make the fields `families` and `family_params` of a study of severity.
+
+    Args:
+        kinds: names in `KINDS`; None takes all. strengths: by kind, those to read instead of the default ones.
+
+    Raises:
+        ValueError: an unknown kind.
+    """
+    strengths = strengths or {}
+    chosen = list(KINDS if kinds is None else kinds)
+    for kind in (*chosen, *strengths):
+        if kind not in KINDS:
+            raise ValueError(f"unknown severity {kind!r}; there are: {', '.join(KINDS)}")
+    params = {PREFIX + kind: {"strength": list(values)} for kind, values in strengths.items()}
+    return {"families": ["identity", *(PREFIX + kind for kind in chosen)], "family_params": params or None}
 
 
 def change(kind: str, strength: float, seed: str, **fixed: str) -> Callable[[Image.Image], Image.Image]:

@@ -3,10 +3,19 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from vfkit.datasets import LOADERS, TABLES, SampleList, load_dataset, resolve
 from vfkit.datasets.base import unknown
@@ -32,7 +41,7 @@ class StudyConfig(BaseModel):
     folder.
 
     Raises:
-        pydantic.ValidationError (a ValueError): an unknown field, or an invalid value.
+        ValueError: an unknown field, or an invalid value; one line names each.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -104,6 +113,14 @@ class StudyConfig(BaseModel):
     cpus_per_worker: PositiveFloat = Field(1, description="with ray: CPU cores a worker holds")
     retries: int = Field(3, ge=0, description="with ray: how often a chunk whose worker died is given to another")
 
+    if not TYPE_CHECKING:  # where it would hide the fields
+
+        def __init__(self, **fields: Any):
+            try:
+                super().__init__(**fields)
+            except ValidationError as error:
+                raise ValueError("; ".join(map(_told, error.errors()))) from None
+
     @model_validator(mode="before")
     @classmethod
     def _plain_and_known(cls, fields: Any) -> Any:
@@ -163,3 +180,12 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: plain(each) for key, each in value.items()}
     return type(value)(map(plain, value)) if isinstance(value, list | tuple) else value
+
+
+def _told(error: Any) -> str:
+    """One of pydantic's errors in a line: the field, what it should be, what it is."""
+    place = ".".join(map(str, error["loc"]))
+    if error["type"] == "value_error":
+        return f"{place}: {error['ctx']['error']}" if place else f"{error['ctx']['error']}"
+    wrong = "" if error["type"] == "missing" else f", not {error['input']!r}"
+    return f"{place}: {error['msg'][0].lower()}{error['msg'][1:]}{wrong}"

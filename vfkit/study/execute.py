@@ -4,18 +4,23 @@ import contextlib
 import time
 import warnings
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 import vfkit
 from vfkit.datasets import DatasetUnavailable, SampleList
 from vfkit.models import ModelUnavailable
 from vfkit.perturb import Suite
+from vfkit.sample import Sample
 from vfkit.study import hosted, provenance, store
 from vfkit.study.config import StudyConfig
 from vfkit.study.job import Job, control_samples
-from vfkit.study.key import code, identity, run_folder, run_key, surroundings
+from vfkit.study.key import code, identity, n_layers, run_folder, run_key, surroundings
 from vfkit.study.lineup import about
 from vfkit.study.progress import Progress
 from vfkit.study.reuse import find_kept
@@ -169,6 +174,8 @@ def _under_lock(
         controls = control_samples(samples, config.controls) if config.probes or config.inside else {}
         sisters = [] if config.inside else _sisters(config, suite, who, folder)  # their rows have nothing by layer
         job = Job(config, suite, todo, folder, controls, find_kept(sisters, todo))
+        if config.inside and todo:
+            print(_inside_cost(config, suite, todo))
         _read_all(job, who, manifest, progress)
     return manifest
 
@@ -194,7 +201,9 @@ def _read_all(job: Job, who: dict[str, Any], manifest: dict[str, Any], progress:
                     store.write_json(path, manifest)
                     shown.tick(done.samples, done.overhead)
     except BaseException:
-        print(f"Stopped after {n['done']} of {n['asked']} samples, which are kept in {job.folder}; run again to go on")
+        if n["done"]:
+            kept = f"{n['done']} of {n['asked']} samples, which are kept in {job.folder}"
+            print(f"Stopped after {kept}; run again to go on")
         raise
     manifest["finished"] = _now()
     store.write_json(path, manifest)
@@ -230,6 +239,21 @@ def _say_why(config: StudyConfig, suite: Suite, who: dict[str, Any]) -> None:
             f"To use it as it is: vfkit.open_run({str(run.folder)!r})"
         )
         return
+
+
+def _inside_cost(config: StudyConfig, suite: Suite, samples: Sequence[Sample]) -> str:
+    """One line: how much is read, at most, for what is measured inside."""
+    from vfkit.inside.attribute import Asked, forward_rows_asked
+
+    asked = Asked(config.rule, config.inside, config.inside_layers, config.inside_window)
+    trial = replace(samples[0], answer=None)
+    instances = suite.instances(trial, 0, [Image.new("RGB", (64, 64))] * len(trial.images))
+    rows = forward_rows_asked(asked, n_layers(config.model), len(instances), config.controls)
+    parts = ", ".join(f"{name} {n:,}" for name, n in rows.items())
+    return (
+        f"Inside: up to {sum(rows.values()):,} rows read for each of {len(samples):,} samples, each at the cost of one "
+        f"readout without probes ({parts}); only instances whose margin fell are patched"
+    )
 
 
 def _row_error(sample_id: str, reason: str) -> dict[str, str]:

@@ -133,11 +133,20 @@ def _own(without: tuple[str, ...], chosen: tuple[tuple[str, tuple[str, ...]], ..
 
 def model_type(source: str) -> str:
     """Architecture named by a checkpoint's config.json."""
+    return _from_config(source, "model_type")
+
+
+def n_layers(source: str) -> int:
+    """Layers of the text model, by a checkpoint's config.json."""
+    return _from_config(source, "text_config")["num_hidden_layers"]
+
+
+def _from_config(source: str, name: str) -> Any:
     folder = vfkit.models.files(vfkit.models.find(source))
     try:
-        return json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
+        return json.loads((folder / "config.json").read_text(encoding="utf-8"))[name]
     except (OSError, ValueError, KeyError) as error:
-        raise ModelUnavailable(f"model {source!r}: its config.json says no model_type: {error!r}") from error
+        raise ModelUnavailable(f"model {source!r}: its config.json says no {name}: {error!r}") from error
 
 
 def run_folder(config: StudyConfig, key: str) -> Path:

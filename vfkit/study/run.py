@@ -134,7 +134,8 @@ class Run:
         frames = [name for name in takes if name in ("records", "samples", "vectors", "controls")]
         choices = {"union": self.config.protocol.union_families, "tap": self.tap, "rule": self.config.rule}
         options = {name: value for name, value in choices.items() if name in takes} | options
-        return make(**{name: getattr(self, name)() for name in frames}, **options)
+        inside = {name: self.inside(name) for name in takes if name in INSIDE}
+        return make(**{name: getattr(self, name)() for name in frames}, **inside, **options)
 
     def browse(self, path: str | Path | None = None, **options: Any) -> Any:
         """The run's samples as one HTML page (`vfkit.browse.write`), which a notebook shows below its cell.

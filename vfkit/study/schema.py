@@ -104,8 +104,8 @@ SCHEMAS = {
     # attention of the answer position by layer: shares of the weight, means over heads
     "attention": _inside(
         layer=pa.int64(),
-        **dict.fromkeys(("image", "question", "answer", "first", "region"), pa.float64()),  # first: the first token
-        region_base=pa.float64(),  # in the base, on the same tokens as region
+        **dict.fromkeys([f"on_{place}" for place in ("image", "region", "question", "answer", "first")], pa.float64()),
+        on_region_base=pa.float64(),  # in the base, on the same tokens; on_first: on the row's first token
         entropy=pa.float64(),  # nats
         n_image=pa.int64(),
         n_region=pa.int64(),

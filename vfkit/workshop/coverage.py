@@ -1,7 +1,7 @@
 """How often the kit's 95 % intervals hold the truth, by simulation: `python -m vfkit.workshop.coverage [--write]`.
 
 Images are drawn again and again from a population whose value is known; the table says in how many per cent of the
-draws the interval of `vfkit.metrics.stats` holds it. `--write` puts the table into METHODS.
+draws the interval of `vfkit.metrics` holds it, of those in which one is given. `--write` puts the table into METHODS.
 """
 
 import argparse
@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
 from vfkit.metrics import stats
+from vfkit.metrics.effects import effects
+from vfkit.metrics.hidden import beyond_rates
 
 IMAGES = (8, 12, 24, 50, 100, 200)
 RATES = (0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.98)
@@ -72,6 +75,43 @@ def correlation_coverage(rng, n: int, rho: float, icc: float, draws: int, most: 
     return _held(stats.correlation, both, 6 / np.pi * np.arcsin(rho / 2))
 
 
+def effect_coverage(rng, n: int, name: str, spread: float, draws: int) -> float:
+    """Coverage of the interval of Cohen's `d`, or of the `percent` of a control: both are lognormal with one number per
+    image and alike within it, the drift with this SD of its logarithm and a median of 37 % of the control's."""
+    held, theirs = [], 0.3
+    middle, other = np.exp(-1 + spread**2 / 2), np.exp(theirs**2 / 2)
+    variance = [np.expm1(of**2) * mean**2 for of, mean in ((spread, middle), (theirs, other))]
+    truth = {"d": (middle - other) / np.sqrt(np.mean(variance)), "percent": 100 * middle / other}[name]
+    images = pd.Series(np.arange(n))
+    for _ in range(draws):
+        common, own = rng.normal(size=n), np.sqrt(0.5) * rng.normal(size=(2, n))
+        drift = np.exp(-1 + spread * (np.sqrt(0.5) * common + own[0]))
+        control = np.exp(theirs * (np.sqrt(0.5) * common + own[1]))
+        row = effects(pd.Series(drift), images, pd.Series(control), images)
+        held.append(row[f"{name}_low"] <= truth <= row[f"{name}_high"])
+    return float(np.mean(held))
+
+
+def hidden_coverage(rng, n: int, p: float, draws: int, most: int = 10, pairs: int = 5) -> float:
+    """Coverage of the interval of a share of instances beyond the control's 5th percentile, both estimated from the
+    same images."""
+    held, names = [], np.array([f"{i:04d}" for i in range(n)], dtype=object)
+    index = pd.MultiIndex.from_product([["f"]], names=["family"])
+    for _ in range(draws):
+        common = rng.normal(size=(2, n, 1))
+        common[1] = 0.7 * common[0] + np.sqrt(0.51) * common[1]
+        drift = np.sqrt(0.5) * (common[0] + rng.normal(size=(n, most)))
+        control = np.sqrt(0.5) * (common[1] + rng.normal(size=(n, pairs)))
+        shift = norm.ppf(0.05) - norm.ppf(1 - p)  # so that a share p lies beyond
+        rows = pd.DataFrame({"image": np.repeat(names, most), "category": "", "drift": np.exp(drift + shift).ravel()})
+        rows = rows.assign(one=True, family="f")
+        table = pd.DataFrame({"image": np.repeat(names, pairs), "category": "", "drift": np.exp(control).ravel()})
+        found = beyond_rates(rows, index, table.assign(sample=table.image), [("beyond", "one", "one")]).iloc[0]
+        if found.beyond_low == found.beyond_low:
+            held.append(found.beyond_low <= p <= found.beyond_high)
+    return float(np.mean(held)) if held else np.nan
+
+
 def coverage_table(draws: int = 2000, images=IMAGES, seed: int = 0) -> pd.DataFrame:
     """Coverage in per cent: one row per number and setting, one column per number of images."""
     settings: dict[str, tuple[Any, ...]] = {}
@@ -105,24 +145,35 @@ def coverage_table(draws: int = 2000, images=IMAGES, seed: int = 0) -> pd.DataFr
                 icc,
                 draws // 2,
             )
+    for name in ("d", "percent"):
+        for spread in (0.6, 1.0):
+            called = "Cohen's d" if name == "d" else "per cent of control"
+            settings[f"{called}, SD of log drift {spread}"] = (effect_coverage, name, spread, draws // 2)
+    for p in (0.1, 0.4, 0.8):
+        settings[f"share {100 * p:.0f} % beyond an estimated threshold"] = (hidden_coverage, p, draws // 8)
     rng = np.random.default_rng(seed)
     rows = [{"number": name} | {n: 100 * make(rng, n, *own) for n in images} for name, (make, *own) in settings.items()]
     return pd.DataFrame(rows)
 
 
 def _held(make, columns: list[np.ndarray], truth: float) -> float:
-    """Share of draws whose interval holds the truth; columns [draw, image] or [draw, image, row]."""
+    """Share of the draws with an interval in which it holds the truth, NaN where none has one; columns [draw, image]
+    or [draw, image, row]."""
     shape = columns[0].shape
     draw, image = (np.broadcast_to(np.arange(shape[i]).reshape([-1 if j == i else 1 for j in range(len(shape))]), shape)
                    for i in (0, 1))  # fmt: skip
     found = make(*(column.ravel() for column in columns), image.ravel(), draw.ravel())
-    return float(((found["low"] <= truth) & (truth <= found["high"])).mean())
+    found = found[found["low"].notna()]
+    return float(((found["low"] <= truth) & (truth <= found["high"])).mean()) if len(found) else np.nan
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """The table in Markdown, floats rounded to whole numbers."""
+    """The table in Markdown, floats rounded to whole numbers, empty where there is none."""
     heads = [f"n = {name}" if isinstance(name, int) else str(name) for name in table.columns]
-    rows = [[f"{v:.0f}" if isinstance(v, float) else str(v) for v in row] for row in table.itertuples(index=False)]
+    rows = [
+        [("" if v != v else f"{v:.0f}") if isinstance(v, float) else str(v) for v in row]
+        for row in table.itertuples(index=False)
+    ]
     return "\n".join("| " + " | ".join(line) + " |" for line in [heads, ["---"] * len(heads), *rows])
 
 

@@ -1,0 +1,239 @@
+"""Figures of where an answer breaks: layer by place, margins by layer, patches, hidden tokens, attention, radius."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from vfkit.figures.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    RED,
+    SKY,
+    Series,
+    family_axes,
+    forest,
+    heat_map,
+    legend,
+    styled,
+)
+
+_PLACES = {"image": BLUE, "region": RED, "question": GREEN, "answer": ORANGE}
+_MARKS = {"image": "o", "region": "s", "question": "D", "answer": "^"}
+_DONORS = {"base": "-", "random tokens": ":", "other image": "--"}
+_NAMES = {
+    "image": "all image tokens",
+    "region": "tokens that show it",
+    "question": "question",
+    "answer": "answer position",
+}
+_HIDDEN = {"region": (RED, "s"), "random tokens": (GREY, "o"), "image": (BLUE, "D")}
+
+
+@styled()
+def plot_layer_drift(table: pd.DataFrame, family: str = "text_overlay") -> Figure:
+    """How far states move by layer and place, kept against flipped answers.
+
+    Args:
+        table: of `metrics.layer_drift_table`, of one distance.
+        family: the perturbation.
+
+    Colours are drift in per cent of the control (the same question on other images); where there is none, as for a
+    region, a cell shows the drift alone.
+    """
+    own = table[(table["family"] == family) & (table["instances"] > 0)]
+    own = own.assign(row=own["place"].map(_NAMES) + own["point"].map(lambda p: "" if p == "state" else f",\n{p}"))
+    answers = [answer for answer in ("kept", "flipped") if own["answer"].eq(answer).any()] or ["all"]
+    height = 1.1 + 0.42 * max(own["row"].nunique(), 1)
+    fig, axes = plt.subplots(len(answers), 1, figsize=(7.2, 0.5 + height * len(answers)), squeeze=False)
+    order = list(dict.fromkeys(own.sort_values("point", ascending=False)["row"]))
+    for ax, answer in zip(axes[:, 0], answers, strict=True):
+        part = own[own["answer"] == answer]
+        percent, drift = (part.pivot(index="row", columns="layer", values=name).reindex(order) for name in _OF_DRIFT)
+        texts = percent.map(lambda x: f"{x:.0f} %" if x == x else "").where(percent.notna(), drift.map(_plain))
+        shown = percent.fillna(0.0)
+        if percent.notna().any(axis=None):
+            heat_map(ax, shown, texts, cmap="Blues", vmin=0, vmax=max(100.0, float(percent.max(axis=None))))
+        n = int(part["instances"].max()) if len(part) else 0
+        ax.set_title(f"{family.replace('_', ' ')}, {answer}: {n} instances, drift in % of control")
+    axes[-1, 0].set_xlabel("layer whose state is read (the last: before the final norm)")
+    return fig
+
+
+@styled()
+def plot_lens(table: pd.DataFrame, family: str = "text_overlay") -> Figure:
+    """Base-label margin by layer: base, and perturbed where the answer was kept and where it flipped (`lens_table`)."""
+    fig, ax = plt.subplots(figsize=(6.4, 3.4))
+    ax.axhline(0, color=INK, linewidth=0.8)
+    parts = [("base", "all", INK, "o", "base")]
+    parts += [(family, "kept", BLUE, "s", f"{family.replace('_', ' ')}, kept")]
+    parts += [(family, "flipped", RED, "D", f"{family.replace('_', ' ')}, flipped")]
+    for name, answer, colour, mark, label in parts:
+        own = table[(table["family"] == name) & (table["answer"] == answer)]
+        if len(own):
+            _line(ax, own, "margin", colour, mark, f"{label} (n = {int(own['instances'].max())})")
+    ax.set(xlabel="layer whose state is read out", ylabel="mean base-label margin (nats)")
+    _whole(ax)
+    legend(fig)
+    return fig
+
+
+@styled()
+def plot_patching(table: pd.DataFrame, family: str = "text_overlay") -> Figure:
+    """Restoration by layer and place with its controls (left), and the reverse: how much of the effect the perturbed
+    states carry into the base run (right).
+
+    Args:
+        table: of `metrics.patch_table`.
+    """
+    own = table[table["family"] == family]
+    fig, axes = plt.subplots(1, 2, figsize=(8.4, 3.8), sharey=True)
+    sides = [
+        ("perturbed", "base states into the perturbed run", _DONORS),
+        ("base", "perturbed states into the base", {"perturbed": "-"}),
+    ]
+    for ax, (into, title, donors) in zip(axes, sides, strict=True):
+        for at in (0, 1):
+            ax.axhline(at, color=INK, linewidth=0.8)
+        for place, colour in _PLACES.items():
+            for donor, style in donors.items():
+                part = own[(own["into"] == into) & (own["place"] == place) & (own["donor"] == donor)]
+                if len(part):
+                    label = _NAMES[place] if donor in ("base", "perturbed") else None
+                    _line(
+                        ax,
+                        part,
+                        "restoration",
+                        colour,
+                        _MARKS[place],
+                        label,
+                        style,
+                        band=donor in ("base", "perturbed"),
+                    )
+        ax.set(title=title, xlabel="layer before which states are patched", ylim=(-1.05, 1.35))
+        _whole(ax)
+    for donor, style in list(_DONORS.items())[1:]:
+        axes[0].plot([], [], color=GREY, linestyle=style, label=f"control: {donor}")
+    axes[0].set_ylabel("restoration, or effect (median)")
+    n = int(own["instances"].max()) if len(own) else 0
+    fig.suptitle(f"{family.replace('_', ' ')}: {n} instances whose margin fell", fontsize=10)
+    legend(fig, 3)
+    return fig
+
+
+@styled()
+def plot_knockout(table: pd.DataFrame, family: str = "text_overlay") -> Figure:
+    """Share of flips undone, and of other answers broken, by hiding image tokens in a window of layers.
+
+    Args:
+        table: of `metrics.knockout_table`.
+    """
+    own = table[(table["family"] == family) & (table["into"] == "perturbed")]
+    windows = list(own[["layer", "last"]].drop_duplicates().itertuples(index=False, name=None))
+    names = [f"layers {layer} to {last}" for layer, last in windows]
+    rows = pd.DataFrame({"family": names})
+    fig, axes = family_axes(rows, 2, [""] * len(names))
+    for ax, (name, title) in zip(
+        axes, (("undone_rate", "flips undone (%)"), ("broken_rate", "other answers broken (%)")), strict=True
+    ):
+        series = []
+        for place, (colour, mark) in _HIDDEN.items():
+            part = own[own["place"] == place].set_index(["layer", "last"]).reindex(windows).reset_index()
+            series.append(Series(part, name, colour, f"hidden: {_NAMES.get(place, place)}", mark))
+        forest(ax, series if len(rows) else [], zero=True)
+        ax.set(xlabel=title, xlim=(-3, 103))
+    n = int(own["flipped"].max()) if len(own) else 0
+    fig.suptitle(f"{family.replace('_', ' ')}: {n} flips", fontsize=10)
+    legend(fig, 3)
+    return fig
+
+
+@styled()
+def plot_attention(table: pd.DataFrame, family: str = "text_overlay") -> Figure:
+    """Where the answer position reads, by layer: shares on image, question and the changed region, and entropy."""
+    fig, axes = plt.subplots(1, 2, figsize=(8.4, 3.4))
+    own = table[(table["family"] == family) & (table["answer"] == "all")]
+    base = table[(table["family"] == "base") & (table["answer"] == "all")]
+    name = family.replace("_", " ")
+    for part, column, colour, mark, label in (
+        (own, "on_image", BLUE, "o", f"image, {name}"),
+        (base, "on_image", SKY, "o", "image, base"),
+        (own, "on_question", GREEN, "D", f"question, {name}"),
+        (own, "on_region", RED, "s", f"changed tokens, {name}"),
+        (own, "on_region_base", ORANGE, "s", "the same tokens, base"),
+    ):
+        if len(part) and part[column].notna().any():
+            _line(axes[0], part, column, colour, mark, label)
+    for part, colour, mark, label in ((own, RED, "s", name), (base, INK, "o", "base")):
+        if len(part):
+            _line(axes[1], part, "entropy", colour, mark, f"entropy, {label}")
+    axes[0].set(xlabel="layer", ylabel="share of attention (mean over heads)", ylim=(0, None))
+    axes[1].set(xlabel="layer", ylabel="entropy (nats)")
+    for ax in axes:
+        _whole(ax)
+    legend(fig, 3)
+    return fig
+
+
+@styled()
+def plot_radius(rows: pd.DataFrame) -> Figure:
+    """The linear radius of each image, and its margin, against the smallest eps at which the attack flipped it.
+
+    Args:
+        rows: of `metrics.radius_rows`. Images that no eps flipped stand at the right edge.
+    """
+    rows = rows[rows["eps"].notna()]
+    finite = rows.loc[np.isfinite(rows["eps"]), "eps"]
+    edge = 2 * float(finite.max()) if len(finite) else 1.0
+    fig, axes = plt.subplots(1, 2, figsize=(8.4, 3.4))
+    for ax, name, label in zip(axes, ("radius", "margin"), ("linear radius (1/255)", "margin (nats)"), strict=True):
+        for there, mark, text in (
+            (np.isfinite(rows["eps"]), "o", "flipped"),
+            (np.isinf(rows["eps"]), ">", "never flipped"),
+        ):
+            ax.plot(
+                rows["eps"].where(there).fillna(edge)[there], rows[name][there], mark, color=BLUE, alpha=0.6, label=text
+            )
+        ax.set(xlabel="smallest flipping eps of the attack (1/255)", ylabel=label, xscale="log")
+        if len(rows) and (rows[name] > 0).all():
+            ax.set_yscale("log")
+        ticks = sorted({*finite, edge}) if len(rows) else []
+        ax.set_xticks(ticks, [f"{tick:g}" if tick < edge else "none" for tick in ticks])
+        ax.minorticks_off()
+    legend(fig)
+    return fig
+
+
+_OF_DRIFT = ("percent_same_question", "drift")
+
+
+def _plain(value: float) -> str:
+    return f"{value:.2g}" if value == value else ""
+
+
+def _line(
+    ax: Axes,
+    rows: pd.DataFrame,
+    name: str,
+    colour: str,
+    mark: str,
+    label: str | None,
+    style: str = "-",
+    band: bool = True,
+) -> None:
+    """A number by layer, with its interval as a band."""
+    rows = rows.sort_values("layer")
+    x, low, value, high = (rows[column].to_numpy(float) for column in ("layer", f"{name}_low", name, f"{name}_high"))
+    if band:
+        ax.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+    ax.plot(x, value, color=colour, marker=mark, markersize=4, linestyle=style, label=label, linewidth=1.4)
+
+
+def _whole(ax: Axes) -> None:
+    """Layers are whole numbers."""
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))

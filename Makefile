@@ -11,13 +11,15 @@ STRIP := metadata.papermill cell.metadata.papermill metadata.language_info.versi
 # A `python3` kernel of the user's own must not take the place of the one in .venv.
 export JUPYTER_PATH := $(CURDIR)/$(VENV)/share/jupyter
 
-.PHONY: help run test reproduce lab strip clean $(NOTEBOOKS)
+.PHONY: help run test report reproduce lab strip clean $(NOTEBOOKS)
 
 help: ## this list
 	@echo 'make COMMAND [ARGS="..."]'
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1	\2/p' Makefile
 
 run: 01_perturbation ## notebook 01 on the embedded model; ARGS="-p n 40" sets parameters
+
+report: 07_report ## both papers' tables and figures over all finished runs, and a verdict per published number
 
 reproduce: $(NOTEBOOKS) ## every notebook, in order
 

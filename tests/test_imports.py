@@ -33,6 +33,7 @@ parameters
 webpage
 notebook
 output
+report
 ask
 __main__
 workshop

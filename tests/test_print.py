@@ -61,7 +61,7 @@ DRAWN = {
     "transitions": lambda: figures.plot_transitions(BESIDE(metrics.transition_table(RECORDS))),
     "margins": lambda: figures.plot_margins(metrics.margin_table(RECORDS)),
     "histograms": lambda: figures.plot_drift_histograms(metrics.sample_drift(*stored.INSIDE), threshold=0.02),
-    "drift": lambda: figures.plot_drift(_own(BESIDE(metrics.drift_table(*stored.INSIDE)))),
+    "drift": lambda: figures.plot_drift(_own(BESIDE(metrics.drift_summary(*stored.INSIDE)))),
     "dirichlet": lambda: figures.plot_dirichlet(BESIDE(metrics.dirichlet_table(RECORDS))),
     "spectrum": lambda: figures.plot_spectrum(metrics.spectrum_table(RECORDS)),
     "calibration": lambda: figures.plot_calibration(

@@ -78,8 +78,14 @@ class Stub:
     def is_hosted(self, name):
         return False
 
+    def mode_of(self, name, thinking=False):
+        return "instruct"
+
+    def set_thinking(self, on, max_new_tokens):
+        pass
+
     def find(self, name):
-        return types.SimpleNamespace(name=name, path=None, hub=name, params=1.0, type="stub")
+        return types.SimpleNamespace(name=name, path=None, hub=name, params=1.0, type="stub", training="stub")
 
     def files(self, spec):
         return CHECKPOINT
@@ -107,7 +113,7 @@ class Stub:
         """Put the stub where the study looks for models; `setitem` is monkeypatch's, or dict's own in a subprocess."""
         for name in ("models", "models.load", "readout.verify"):
             module = types.ModuleType(f"vfkit.{name}")
-            for function in ("load_model", "fingerprint", "is_hosted", "find", "files", "check", "verify"):
+            for function in ("load_model", "fingerprint", "is_hosted", "find", "files", "mode_of", "check", "verify"):
                 setattr(module, function, getattr(self, function))
             setitem(sys.modules, module.__name__, module)
             if name != "models.load":

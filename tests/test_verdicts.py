@@ -172,3 +172,12 @@ def test_uncertainties_of_published_numbers():
     assert pd.isna(table.loc[("sec 4.3", "TextOverlay", "L2_ctx_open"), "value"])
     vfat = table.loc[("Table 1", "MCQ L1", "Acc")].iloc[0]
     assert vfat["uncertainty"] == pytest.approx(np.sqrt(vfat["value"] * (1 - vfat["value"]) / 302))
+
+
+def test_columns_of_verdicts_are_told_apart(table):
+    assert table.columns.is_unique
+    finding = paper.verdict_finding(table)
+    judged = table["verdict"].isin(["reproduced", "differs"]).groupby(table["paper"]).sum()
+    assert all(f"of {n}**" in finding for n in judged)
+    nothing = paper.verdict_finding(table[table["verdict"] == "not possible"])
+    assert "0 of 13 published numbers can be compared" in nothing

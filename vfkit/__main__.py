@@ -10,7 +10,7 @@ COMMANDS = {
     "browse": "the samples of finished runs as one HTML page",
     "study": "studies that were done",
     "models": "models by name, what one takes, whether one works here",
-    "notebook": "where the results of an executed notebook lie",
+    "notebook": "run a notebook, publish it as a page, copy those that vfkit brings",
     "items": "make V-FAT items of one's own",
     "bench": "how fast this machine reads",
 }

@@ -64,15 +64,21 @@ class Output:
         self.saved: list[Path] = []
 
     def table(
-        self, name: str, table: pd.DataFrame, columns: str | Sequence[str] | None = None, rows: pd.Series | None = None
+        self,
+        name: str,
+        table: pd.DataFrame,
+        columns: str | Sequence[str] | None = None,
+        rows: pd.Series | None = None,
+        caption: str = "",
     ) -> Shown:
         """Save a table, whole, as CSV with every digit and as LaTeX; return what a notebook shows of it.
 
         Args:
             columns: which to show, in order: names, or one text of names with spaces between; None shows all.
             rows: which to show, as truth values.
+            caption: of the LaTeX table, which then holds the rows shown only.
         """
-        self.saved += save(table, self.folder / "tables", name, columns)
+        self.saved += save(table, self.folder / "tables", name, columns, rows, caption)
         return shown(table if rows is None else table[rows], columns)
 
     def figure(self, name: str, fig: Figure, data: pd.DataFrame) -> None:
@@ -162,14 +168,46 @@ def readable(table: pd.DataFrame, columns: str | Sequence[str] | None = None) ->
     return (frame if columns is None else frame[list(columns)]).rename(columns=heads)
 
 
-def save(table: pd.DataFrame, folder: str | Path, name: str, columns: str | Sequence[str] | None = None) -> list[Path]:
-    """Write `name`.csv with every digit and `name`.tex as `readable` shows it; the folder is made if need be."""
+def save(
+    table: pd.DataFrame,
+    folder: str | Path,
+    name: str,
+    columns: str | Sequence[str] | None = None,
+    rows: pd.Series | None = None,
+    caption: str = "",
+) -> list[Path]:
+    """Write `name`.csv, whole and with every digit, and `name`.tex as `readable` shows it; make the folder if need be.
+
+    Args:
+        rows: of the LaTeX table, where a caption is given; else it holds all.
+        caption: of the LaTeX table, whose label is then `tab:name`.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.csv", folder / f"{name}.tex"]
     table.to_csv(paths[0], index=False)
-    paths[1].write_text(readable(table, columns).to_latex(index=False, escape=True))
+    own = table if rows is None or not caption else table[rows]
+    paths[1].write_text(latex(readable(own, columns), caption, name), encoding="utf-8")
     return paths
+
+
+def latex(table: pd.DataFrame, caption: str = "", name: str = "") -> str:
+    """Set a readable table in LaTeX (packages booktabs, graphicx): texts to the left, numbers to the right, no wider
+    than the line.
+
+    Args:
+        caption: makes it a float with this caption and the label `tab:name`.
+    """
+    table = table.loc[:, ~table.eq("").all()] if len(table) else table
+    numeric = [table[head].str.match(r"^$|^-?[\d.,]+(?:e[-+]\d+)?(?: \[.*\])?$").all() for head in table]
+    sides = "".join("r" if each else "l" for each in numeric)
+    body = table.to_latex(index=False, escape=True, column_format=sides)
+    body = body.replace("→", r"$\to$")
+    if not caption:
+        return body
+    words = str.maketrans({c: f"\\{c}" for c in "%&_#$"})
+    head = f"\\begin{{table}}\n\\centering\n\\caption{{{caption.translate(words)}}}\n\\label{{tab:{name}}}\n"
+    return head + f"\\resizebox{{\\linewidth}}{{!}}{{%\n{body.rstrip()}\n}}\n\\end{{table}}\n"
 
 
 def _is_percent(name: str) -> bool:

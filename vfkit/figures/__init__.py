@@ -23,6 +23,7 @@ from vfkit.figures.pope import (
     plot_priors,
 )
 from vfkit.figures.prior import plot_corrected_flips, plot_reliance
+from vfkit.figures.report import plot_models, plot_published, plot_transition_grid, plot_verdicts
 from vfkit.figures.scaling import plot_ranks, plot_scale, plot_scale_differences
 from vfkit.figures.severity import plot_onsets, plot_severity
 from vfkit.figures.style import save, styled
@@ -53,6 +54,7 @@ __all__ = [
     "plot_layer_drift",
     "plot_lens",
     "plot_margins",
+    "plot_models",
     "plot_noise",
     "plot_onsets",
     "plot_outcome_pairs",
@@ -64,6 +66,7 @@ __all__ = [
     "plot_pope_transitions",
     "plot_prior_drift",
     "plot_priors",
+    "plot_published",
     "plot_radius",
     "plot_ranks",
     "plot_reliability",
@@ -73,7 +76,9 @@ __all__ = [
     "plot_severity",
     "plot_spectrum",
     "plot_traces",
+    "plot_transition_grid",
     "plot_transitions",
+    "plot_verdicts",
     "plot_vfat_categories",
     "plot_vfat_gallery",
     "plot_vfat_radar",

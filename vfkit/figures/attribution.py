@@ -1,6 +1,5 @@
 """Figures of where an answer breaks: layer by place, margins by layer, patches, hidden tokens, attention, radius."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -13,19 +12,23 @@ from vfkit.figures.style import (
     GREY,
     INK,
     ORANGE,
+    PAGE,
     RED,
     SKY,
     Series,
+    curves,
     family_axes,
     forest,
     heat_map,
     legend,
+    panels,
+    spaced,
     styled,
 )
 
 _PLACES = {"image": BLUE, "region": RED, "question": GREEN, "answer": ORANGE}
 _MARKS = {"image": "o", "region": "s", "question": "D", "answer": "^"}
-_DONORS = {"base": "-", "random tokens": ":", "other image": "--"}
+_CONTROLS = {"random tokens": ":", "other image": "--"}
 _NAMES = {
     "image": "all image tokens",
     "region": "tokens that show it",
@@ -50,7 +53,7 @@ def plot_layer_drift(table: pd.DataFrame, family: str = "text_overlay") -> Figur
     own = own.assign(row=own["place"].map(_NAMES) + own["point"].map(lambda p: "" if p == "state" else f",\n{p}"))
     answers = [answer for answer in ("kept", "flipped") if own["answer"].eq(answer).any()] or ["all"]
     height = 1.1 + 0.42 * max(own["row"].nunique(), 1)
-    fig, axes = plt.subplots(len(answers), 1, figsize=(7.2, 0.5 + height * len(answers)), squeeze=False)
+    fig, axes = panels(len(answers), 1, 0.3 + 0.8 * height * len(answers), width=PAGE)
     order = list(dict.fromkeys(own.sort_values("point", ascending=False)["row"]))
     for ax, answer in zip(axes[:, 0], answers, strict=True):
         part = own[own["answer"] == answer]
@@ -60,7 +63,7 @@ def plot_layer_drift(table: pd.DataFrame, family: str = "text_overlay") -> Figur
         if percent.notna().any(axis=None):
             heat_map(ax, shown, texts, cmap="Blues", vmin=0, vmax=max(100.0, float(percent.max(axis=None))))
         n = int(part["instances"].max()) if len(part) else 0
-        ax.set_title(f"{family.replace('_', ' ')}, {answer}: {n} instances, drift in % of control")
+        ax.set_title(f"{spaced(family)}, {answer}: n = {n} instances, drift in % of control")
     axes[-1, 0].set_xlabel("layer whose state is read (the last: before the final norm)")
     return fig
 
@@ -68,15 +71,17 @@ def plot_layer_drift(table: pd.DataFrame, family: str = "text_overlay") -> Figur
 @styled()
 def plot_lens(table: pd.DataFrame, family: str = "text_overlay") -> Figure:
     """Base-label margin by layer: base, and perturbed where the answer was kept and where it flipped (`lens_table`)."""
-    fig, ax = plt.subplots(figsize=(6.4, 3.4))
+    fig, ((ax,),) = panels(1, 1, 2.5)
     ax.axhline(0, color=INK, linewidth=0.8)
     parts = [("base", "all", INK, "o", "base")]
-    parts += [(family, "kept", BLUE, "s", f"{family.replace('_', ' ')}, kept")]
-    parts += [(family, "flipped", RED, "D", f"{family.replace('_', ' ')}, flipped")]
+    parts += [(family, "kept", BLUE, "s", f"{spaced(family)}, kept")]
+    parts += [(family, "flipped", RED, "D", f"{spaced(family)}, flipped")]
+    series = []
     for name, answer, colour, mark, label in parts:
-        own = table[(table["family"] == name) & (table["answer"] == answer)]
+        own = _by_layer(table[(table["family"] == name) & (table["answer"] == answer)])
         if len(own):
-            _line(ax, own, "margin", colour, mark, f"{label} (n = {int(own['instances'].max())})")
+            series.append(Series(own, "margin", colour, f"{label} (n = {int(own['instances'].max())})", mark))
+    curves(ax, series, "layer")
     ax.set(xlabel="layer whose state is read out", ylabel="mean base-label margin (nats)")
     _whole(ax)
     legend(fig)
@@ -92,37 +97,34 @@ def plot_patching(table: pd.DataFrame, family: str = "text_overlay") -> Figure:
         table: of `metrics.patch_table`.
     """
     own = table[table["family"] == family]
-    fig, axes = plt.subplots(1, 2, figsize=(8.4, 3.8), sharey=True)
+    fig, (axes,) = panels(1, 2, 2.8, sharey=True)
     sides = [
-        ("perturbed", "base states into the perturbed run", _DONORS),
-        ("base", "perturbed states into the base", {"perturbed": "-"}),
+        ("perturbed", "base", "base states into the perturbed run"),
+        ("base", "perturbed", "perturbed states into the base"),
     ]
-    for ax, (into, title, donors) in zip(axes, sides, strict=True):
+    for ax, (into, donor, title) in zip(axes, sides, strict=True):
         for at in (0, 1):
             ax.axhline(at, color=INK, linewidth=0.8)
-        for place, colour in _PLACES.items():
-            for donor, style in donors.items():
-                part = own[(own["into"] == into) & (own["place"] == place) & (own["donor"] == donor)]
-                if len(part):
-                    label = _NAMES[place] if donor in ("base", "perturbed") else None
-                    _line(
-                        ax,
-                        part,
-                        "restoration",
-                        colour,
-                        _MARKS[place],
-                        label,
-                        style,
-                        band=donor in ("base", "perturbed"),
-                    )
+        here = own[own["into"] == into]
+        series = [
+            Series(_by_layer(part), "restoration", colour, _NAMES[place], _MARKS[place])
+            for place, colour in _PLACES.items()
+            if len(part := here[(here["place"] == place) & (here["donor"] == donor)])
+        ]
+        curves(ax, series, "layer")
+        for control, dash in _CONTROLS.items():
+            for place, colour in _PLACES.items():
+                part = _by_layer(here[(here["place"] == place) & (here["donor"] == control)])
+                style = dict(color=colour, marker=_MARKS[place], mfc="none", markersize=3, linewidth=0.8)
+                ax.plot(part["layer"], part["restoration"], linestyle=dash, **style)
         ax.set(title=title, xlabel="layer before which states are patched", ylim=(-1.05, 1.35))
         _whole(ax)
-    for donor, style in list(_DONORS.items())[1:]:
-        axes[0].plot([], [], color=GREY, linestyle=style, label=f"control: {donor}")
+    for control, dash in _CONTROLS.items():
+        axes[0].plot([], [], color=GREY, linestyle=dash, linewidth=0.8, label=f"control: {control} (hollow)")
     axes[0].set_ylabel("restoration, or effect (median)")
     n = int(own["instances"].max()) if len(own) else 0
-    fig.suptitle(f"{family.replace('_', ' ')}: {n} instances whose margin fell", fontsize=10)
-    legend(fig, 3)
+    fig.suptitle(f"{spaced(family)}: n = {n} instances whose margin fell")
+    legend(fig)
     return fig
 
 
@@ -148,35 +150,40 @@ def plot_knockout(table: pd.DataFrame, family: str = "text_overlay") -> Figure:
         forest(ax, series if len(rows) else [], zero=True)
         ax.set(xlabel=title, xlim=(-3, 103))
     n = int(own["flipped"].max()) if len(own) else 0
-    fig.suptitle(f"{family.replace('_', ' ')}: {n} flips", fontsize=10)
-    legend(fig, 3)
+    fig.suptitle(f"{spaced(family)}: n = {n} flips")
+    legend(fig)
     return fig
 
 
 @styled()
 def plot_attention(table: pd.DataFrame, family: str = "text_overlay") -> Figure:
     """Where the answer position reads, by layer: shares on image, question and the changed region, and entropy."""
-    fig, axes = plt.subplots(1, 2, figsize=(8.4, 3.4))
-    own = table[(table["family"] == family) & (table["answer"] == "all")]
-    base = table[(table["family"] == "base") & (table["answer"] == "all")]
-    name = family.replace("_", " ")
-    for part, column, colour, mark, label in (
-        (own, "on_image", BLUE, "o", f"image, {name}"),
-        (base, "on_image", SKY, "o", "image, base"),
-        (own, "on_question", GREEN, "D", f"question, {name}"),
-        (own, "on_region", RED, "s", f"changed tokens, {name}"),
-        (own, "on_region_base", ORANGE, "s", "the same tokens, base"),
-    ):
-        if len(part) and part[column].notna().any():
-            _line(axes[0], part, column, colour, mark, label)
-    for part, colour, mark, label in ((own, RED, "s", name), (base, INK, "o", "base")):
-        if len(part):
-            _line(axes[1], part, "entropy", colour, mark, f"entropy, {label}")
+    fig, (axes,) = panels(1, 2, 2.6)
+    own = _by_layer(table[(table["family"] == family) & (table["answer"] == "all")])
+    base = _by_layer(table[(table["family"] == "base") & (table["answer"] == "all")])
+    name = spaced(family)
+    shares = [
+        Series(part, column, colour, label, mark)
+        for part, column, colour, mark, label in (
+            (own, "on_image", BLUE, "o", f"image, {name}"),
+            (base, "on_image", SKY, "v", "image, base"),
+            (own, "on_question", GREEN, "D", f"question, {name}"),
+            (own, "on_region", RED, "s", f"changed tokens, {name}"),
+            (own, "on_region_base", ORANGE, "^", "the same tokens, base"),
+        )
+        if len(part) and part[column].notna().any()
+    ]
+    curves(axes[0], shares, "layer")
+    parts = [(own, RED, "P", name), (base, INK, "X", "base")]
+    spread = [
+        Series(part, "entropy", colour, f"entropy, {what}", mark) for part, colour, mark, what in parts if len(part)
+    ]
+    curves(axes[1], spread, "layer")
     axes[0].set(xlabel="layer", ylabel="share of attention (mean over heads)", ylim=(0, None))
     axes[1].set(xlabel="layer", ylabel="entropy (nats)")
     for ax in axes:
         _whole(ax)
-    legend(fig, 3)
+    legend(fig)
     return fig
 
 
@@ -190,7 +197,7 @@ def plot_radius(rows: pd.DataFrame) -> Figure:
     rows = rows[rows["eps"].notna()]
     finite = rows.loc[np.isfinite(rows["eps"]), "eps"]
     edge = 2 * float(finite.max()) if len(finite) else 1.0
-    fig, axes = plt.subplots(1, 2, figsize=(8.4, 3.4))
+    fig, (axes,) = panels(1, 2, 2.6)
     for ax, name, label in zip(axes, ("radius", "margin"), ("linear radius (1/255)", "margin (nats)"), strict=True):
         for there, mark, text in (
             (np.isfinite(rows["eps"]), "o", "flipped"),
@@ -216,22 +223,8 @@ def _plain(value: float) -> str:
     return f"{value:.2g}" if value == value else ""
 
 
-def _line(
-    ax: Axes,
-    rows: pd.DataFrame,
-    name: str,
-    colour: str,
-    mark: str,
-    label: str | None,
-    style: str = "-",
-    band: bool = True,
-) -> None:
-    """A number by layer, with its interval as a band."""
-    rows = rows.sort_values("layer")
-    x, low, value, high = (rows[column].to_numpy(float) for column in ("layer", f"{name}_low", name, f"{name}_high"))
-    if band:
-        ax.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
-    ax.plot(x, value, color=colour, marker=mark, markersize=4, linestyle=style, label=label, linewidth=1.4)
+def _by_layer(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.sort_values("layer")
 
 
 def _whole(ax: Axes) -> None:

@@ -133,7 +133,7 @@ class Series(NamedTuple):
 def forest(ax: Axes, series: Sequence[Series], scale: float = 100, spread: float = 0.3, zero: bool = False) -> None:
     """Draw points with their intervals, one row per row of the tables; several series stand side by side in each row.
 
-    Below five images there is no interval, and the legend says so of points without one. Published values
+    With too few images there is no interval, and the legend says so of points without one. Published values
     (`<name>_published`) are hollow markers, one shape per source and series. `zero` draws the line of no change.
     """
     if zero:
@@ -155,7 +155,7 @@ def explain_bars(ax: Axes, bare: bool) -> None:
     """Say in the legend what bars are and, where a point is `bare`, why it has none."""
     ax.plot([], [], "-", color=INK, linewidth=1.4, label="95 % interval")
     if bare:
-        ax.plot([], [], " ", label="no bar: fewer than five images (or items)")
+        ax.plot([], [], " ", label="no bar: too few images (or items) for an interval")
 
 
 def _published(ax: Axes, values: pd.Series, sources: pd.Series, y: np.ndarray, of: str, colour: str) -> None:

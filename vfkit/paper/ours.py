@@ -25,6 +25,7 @@ from vfkit.paper.vf import VFAT_DATASETS
 from vfkit.perturb import ATTACKS, HI_FAMILIES
 from vfkit.readout.readout import PROBES
 
+SPECTRAL = ("noise_low", "noise_high", "noise_all", "low_pass", "high_pass")
 COLUMNS = ("quantity", "family", "part", "value", "low", "high", "n", "images")
 HI_EPS = (
     8.0  # of 255, in the units of the attack: [-1, 1] where it is made for the base label's copy alone, else [0, 1]
@@ -58,6 +59,19 @@ def ours(run, model: str, dataset: str, judge: Callable[..., str] = match) -> pd
         parts += _attacks(records, run.config)
     table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(COLUMNS))
     return table[table["value"].notna()].reset_index(drop=True)
+
+
+def kind_of(config) -> str:
+    """What a study is about: `vfat`, `pope`, `attack`, `spectral` (noise of a band, ablation), `natural` perturbations
+    of questions, or `other`."""
+    words = {config.study, config.dataset.removeprefix("mini_")}
+    if config.dataset in VFAT_DATASETS or "vfat" in words:
+        return "vfat"
+    if "pope" in words:
+        return "pope"
+    families = set(HI_FAMILIES if config.families is None else config.families)
+    kinds = {"attack": ATTACKS, "natural": HI_FAMILIES, "spectral": SPECTRAL}
+    return next((kind for kind, own in kinds.items() if not families.isdisjoint(own)), "other")
 
 
 def _cells(table: pd.DataFrame, quantity: str, column: str, n: str, part: str = "", images: str = "images"):

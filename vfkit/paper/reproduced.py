@@ -9,13 +9,12 @@ import pandas as pd
 
 from vfkit.judge import match
 from vfkit.metrics.intervals import FEWEST
-from vfkit.paper.ours import copies_alone, ours
+from vfkit.paper.ours import copies_alone, kind_of, ours
 from vfkit.paper.places import SHARES, places
 from vfkit.paper.values import SIZELESS, canonical
 from vfkit.paper.vf import REASONING, VFAT_DATASETS, VFAT_MODELS
 from vfkit.perturb import ATTACKS, HI_FAMILIES
 
-VERDICTS = ("reproduced", "differs", "settings differ", "not comparable", "not run", "not possible")
 Z = 1.96  # of the margin, and of the intervals that our errors are taken from
 _INSIDE = ("drift", "drift_sd", "cosine", "control", "control_sd", "d", "percent", "energy", "energy_sd")
 _KEYS = ["model", "data", "quantity", "family", "part"]
@@ -45,7 +44,7 @@ class _Known:
     dataset: str
     data: str  # `vfat` for all that V-FAT is made of
     subset: int
-    kind: str  # natural, attack, pope, vfat
+    kind: str  # of `kind_of`
 
 
 def verdicts(runs, judge: Callable[..., str] = match) -> pd.DataFrame:
@@ -69,30 +68,8 @@ def verdicts(runs, judge: Callable[..., str] = match) -> pd.DataFrame:
     of_paper = [one for one in known if (one.model, one.data) in published_at]
     cells = _Cells(of_paper, judge)
     rows = [_judge(row, cells, known, of_paper) for row in table.to_dict("records")]
-    table = table.assign(published=table["printed"]).drop(columns=["n", "images", "uncertainty"])
+    table = table.assign(published=table["printed"]).drop(columns=["n", "images", "uncertainty", "run"])
     return pd.concat([table, pd.DataFrame(rows, index=table.index)], axis=1)[_SHOWN]
-
-
-def count_verdicts(table: pd.DataFrame) -> pd.DataFrame:
-    """How many numbers got which verdict, by paper and reason.
-
-    Args:
-        table: of `verdicts`.
-
-    Returns:
-        `paper`, `verdict`, `why` (its first words), `numbers`; then, per paper, `all`. `false_differs`: how many of the
-        numbers that were judged would be called different by chance at 5 % if all were reproduced.
-    """
-    why = table["why"].str.split(r"[:;]").str[0].where(table["verdict"] != "differs", "")
-    keys = ["paper", "verdict", "why"]
-    groups = table.assign(why=why).groupby(keys, sort=False).size().rename("numbers").reset_index()
-    rank = groups["verdict"].map({verdict: i for i, verdict in enumerate(VERDICTS)})
-    groups = groups.assign(rank=rank).sort_values(["paper", "rank"], kind="stable").drop(columns="rank")
-    totals = table.groupby("paper").size().rename("numbers").reset_index().assign(verdict="all", why="")
-    judged = table["verdict"].isin(["reproduced", "differs"]).groupby(table["paper"]).sum()
-    counts = pd.concat([groups, totals], ignore_index=True)
-    expected = (0.05 * counts["paper"].map(judged)).where(counts["verdict"].isin(["differs", "all"]))
-    return counts.assign(false_differs=expected)[["paper", "verdict", "why", "numbers", "false_differs"]]
 
 
 def compare(value: float, error: float, low: float, high: float, uncertainty: float, quantity: str) -> dict[str, Any]:
@@ -326,13 +303,6 @@ def _known(name: str, run) -> _Known:
     about = manifest.get("about") or {}
     if about.get("hub") and model == config["model"]:
         model = canonical(about["hub"])
-    dataset, study = config["dataset"], config["study"]
-    kind = "natural"
-    if dataset in VFAT_DATASETS or "vfat" in (study, dataset.removeprefix("mini_")):
-        kind = "vfat"
-    elif "pope" in (study, dataset.removeprefix("mini_")):
-        kind = "pope"
-    elif not set(config.get("families") or ()).isdisjoint(ATTACKS):
-        kind = "attack"
+    dataset = config["dataset"]
     data = "vfat" if dataset in VFAT_DATASETS else dataset
-    return _Known(run, name, model, dataset, data, int(config.get("subset", 0)), kind)
+    return _Known(run, name, model, dataset, data, int(config.get("subset", 0)), kind_of(run.config))

@@ -482,9 +482,10 @@ def test_runs_share_a_key_only_if_their_records_must_agree(stub, config, monkeyp
     same |= dict(workers=2, gpus_per_worker=0.5, cpus_per_worker=2, retries=0)
     same |= dict(n=5, seed=1, subset=1, dataset_options={"size": 3})  # what they choose is in the data's fingerprint
     same |= dict(controls=3, max_new_tokens=64, keep_vectors=True)  # of probes, which are off
+    same |= dict(inside_layers=(0,), inside_window=3)  # of what is measured inside: nothing
     assert {run_key(**{field: value}) for field, value in same.items()} == {run_key()}
     other = dict(model="other", rule="text", dtype="bfloat16", probes=True, families=["scale"])
-    other |= dict(family_params={"scale": {"factor": [0.8]}})
+    other |= dict(family_params={"scale": {"factor": [0.8]}}, inside=("lens",))
     other.pop("probes")  # among the protocols
     keys = [run_key(), run_key("edited data")] + [run_key(**{field: value}) for field, value in other.items()]
     same_protocols = ["vfkit", {"sampling": "random"}, {"bands": "equal"}, {"thinking": True}]  # choice, probes

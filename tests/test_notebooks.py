@@ -120,7 +120,7 @@ def test_04_gives_a_verdict(tmp_path):
         assert (run / "tables" / f"{name}.csv").stat().st_size and (run / "figures" / f"{name}.png").stat().st_size
     families = set(pd.read_csv(run / "tables" / "balance.csv").family)
     assert families == {"rotation", "noise_low", "noise_high", "noise_all"}
-    assert "Verdict: " in _printed(tmp_path) and "On a black image it says Yes to" in _printed(tmp_path)
+    assert "Verdict: " in _printed(tmp_path) and "are answered Yes on a black image." in _printed(tmp_path)
 
 
 def test_02_after_01_reads_nothing(tmp_path):

@@ -263,7 +263,7 @@ def fragile():
 def test_the_verdict_finds_what_was_planted():
     """How often it does is in METHODS 15 and tests/test_rules.py."""
     says = metrics.verdict(fragile(), "stub", "toy")
-    assert "Verdict: suppression of fragile visual evidence" in says and "On 160 yes/no questions of toy, stub" in says
+    assert "Verdict: suppression of fragile visual evidence" in says and "of 160 yes/no questions of toy are" in says
     biased = pope_records(np.random.default_rng(1), "bias", 40)
     assert "Verdict: language bias" in metrics.verdict(biased, "stub", "toy")
     few = records(question("a", "1", 0, 2.0, -3, [-1.0]), question("b", "2", 1, 2.0, -3, [-1.0]))

@@ -13,7 +13,8 @@ import nbformat
 from vfkit.parameters import PARAMETERS, check
 
 STYLE = """
-body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; }
+p, li { max-width: 60rem; }
+body { max-width: 76rem; margin: 2rem auto; padding: 0 1rem; font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; }
 h1 { line-height: 1.2; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ccc; }
 img { max-width: 100%; height: auto; } pre { white-space: pre-wrap; } code { overflow-wrap: anywhere; }
 a { color: #0645ad; } figure { margin: 1rem 0; } p.note, p.folded { color: #444; font-size: 0.9em; }

@@ -20,6 +20,7 @@ from vfkit.metrics.tabulate import (
     Column,
     average,
     count,
+    difference,
     distinct,
     family_index,
     mean,
@@ -71,12 +72,14 @@ def calibration_table(records: pd.DataFrame, rule: str = "paper", bins: int = BI
         for i in range(bins):
             frame[f"bin_{i}"] = frame.gap.where(binned == i, 0.0)
     base = rows[rows.family == "base"].set_index("sample")["gap"]
-    rows["change"] = (rows.gap - rows["sample"].map(base).astype(float)).where(rows.family != "base")
+    rows["base_gap"] = rows["sample"].map(base).astype(float).where(rows.family != "base")
+    rows["change"] = rows.gap - rows.base_gap
     index = pd.Index(_families(own), name="family", dtype=object)
     ece = share(lambda *sums: stats.divide(np.abs(sums[:-1]).sum(axis=0), sums[-1]), *_bins(bins), "one")
     columns = {"samples": distinct("sample"), "images": distinct("image"), "instances": count()}
     columns |= {"accuracy": rate("right"), "confidence": _within("confidence"), "gap": mean("gap")}
-    columns |= {"ECE": ece, "Brier": _within("brier", 2), "AURC": _aurc, "change": mean("change")}
+    columns |= {"ECE": ece, "Brier": _within("brier", 2), "AURC": _aurc}
+    columns |= {"change": difference("gap", "one", "base_gap", "one")}
     table = tabulate(rows, index, columns)
     after = tabulate(scaled, index, {"gap_scaled": mean("gap"), "ECE_scaled": ece, "Brier_scaled": _within("brier", 2)})
     table = table.join(after)
@@ -305,9 +308,14 @@ def _widen(table: pd.DataFrame, name: str, chance) -> None:
 
 def _decided(table: pd.DataFrame, rows: pd.DataFrame, name: str, prefix: str, words) -> pd.DataFrame:
     """The table with the Holm-adjusted p and the verdict of one of its differences."""
-    tight = [rows[(rows.family == family) & rows[name].notna()] for family in table.index]
-    ends = [stats.mean(own[name], own["image"], level=0.9).iloc[0] if len(own) else None for own in tight]
-    alike = [end is not None and bool(end.low > -WITHIN and end.high < WITHIN) for end in ends]
+    alike = []
+    for family in table.index:
+        own = rows[(rows.family == family) & rows[name].notna()]
+        if name == "change":
+            ends = stats.difference(own.gap, own.one, own.base_gap, own.one, own["image"], level=0.9)
+        else:
+            ends = stats.mean(own[name], own["image"], level=0.9)
+        alike.append(bool(len(ends) and ends.low.iloc[0] > -WITHIN and ends.high.iloc[0] < WITHIN))
     row = {f"difference{end}": table[f"{name}{end}"] for end in ENDS}
     row |= {"images": table["images"], "p": table[f"{prefix}p"], "alike": alike}
     decided = rules.decide(pd.DataFrame(row, index=table.index), words)

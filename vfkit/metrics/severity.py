@@ -121,7 +121,8 @@ def onset_table(
     row |= {"alike": (table.lead_low > -WITHIN) & (table.lead_high < WITHIN)}
     decided = rules.decide(pd.DataFrame(row), LEADS)
     table["p_holm"] = decided["p_holm"]
-    table["verdict"] = decided["verdict"].where(table["lead"].notna() | (table["images"] < rules.FEWEST), "")
+    verdict = decided["verdict"].mask(table["lead_low"].isna(), rules.FEW_IMAGES)
+    table["verdict"] = verdict.where(table["lead"].notna(), "")
     return table
 
 

@@ -33,9 +33,7 @@ def finding(
     if controls is not None and len(controls):
         lines += _inside(drift_table(records, vectors, controls))
     if "identity" in flips.index and flips.loc["identity"].instances:
-        lines.append(
-            f"Reading the same pixels again flips {rules.shown(flips.loc['identity'], 'IFR')}: the noise floor."
-        )
+        lines.append(f"{rules.shown(flips.loc['identity'], 'IFR')} flip where the same pixels are read again.")
     return "\n".join(f"- {line}" for line in lines)
 
 
@@ -139,17 +137,17 @@ def _accuracy(records: pd.DataFrame, model: str, dataset: str) -> list[str]:
     if not row.samples:
         return [f"None of the samples of {dataset} has a known answer."]
     right, chance = rules.shown(row, "accuracy"), f"{100 * row.chance:.0f} %"
-    return [f"On {int(row.samples):,} samples of {dataset}, {model} answers {right} rightly, where chance is {chance}."]
+    samples = f"{int(row.samples):,} samples of {dataset}"
+    return [f"{right} of {samples} are answered rightly by {model}, where chance is {chance}."]
 
 
 def _flips(flips: pd.DataFrame, counted: pd.DataFrame) -> list[str]:
     sentences = []
     for family in flips.index[flips.index.str.startswith("union")]:
         row = flips.loc[family]
-        sentences.append(
-            f"Of {int(row.instances):,} changes meant to keep the meaning, {rules.shown(row, 'IFR')} flip the "
-            f"answer, and {rules.shown(row, 'IV')} of the samples flip at least once."
-        )
+        of = f"{int(row.instances):,} changes meant to keep the meaning"
+        sentences.append(f"{rules.shown(row, 'IFR')} of {of} flip the answer.")
+        sentences.append(f"{rules.shown(row, 'IV')} of the samples flip at least once.")
     single = flips[
         ~flips.index.str.startswith("union") & ~flips.index.isin(["identity", "blank"]) & (flips.instances > 0)
     ]
@@ -158,11 +156,11 @@ def _flips(flips: pd.DataFrame, counted: pd.DataFrame) -> list[str]:
         sentences.append(f"What flips it most: {rules.FEW_IMAGES}.")
     elif len(enough) > 1 and enough.IFR.max() > 0:
         first, second = (enough.loc[name] for name in enough.IFR.sort_values(ascending=False, kind="stable").index[:2])
-        shown = [f"{row.name.replace('_', ' ')}: {rules.shown(row, 'IFR')}" for row in (first, second)]
+        shown = [f"{rules.shown(row, 'IFR')} under {row.name.replace('_', ' ')}" for row in (first, second)]
         if _flips_most(counted, first.name, enough.index):
-            sentences.append(f"What flips it most is {shown[0]}.")
+            sentences.append(f"{shown[0]}, which flips most.")
         else:
-            sentences.append(f"What flips it most is not settled; the highest rates are {shown[0]}; {shown[1]}.")
+            sentences.append(f"{shown[0]} and {shown[1]} are the highest rates; which flips most is not settled.")
     return sentences
 
 
@@ -183,8 +181,8 @@ def _inside(drift: pd.DataFrame) -> list[str]:
     if not (kept.percent_same_question_low == kept.percent_same_question_low and every.hidden_low == every.hidden_low):
         return [f"Whether the state moves where the answer stays: {rules.FEW_IMAGES}."]
     return [
-        "Where the answer stays, the state before an open answer still moves "
-        f"{rules.shown(kept, 'percent_same_question', 1, 0)} as far as another image under the same question moves it; "
+        f"{rules.shown(kept, 'percent_same_question', 1, 0)} of the way that another image under the same question "
+        "moves it: so far the state before an open answer moves where the answer stays.",
         f"{rules.shown(every, 'hidden')} of all changes keep the answer and yet move that state further than the "
-        "closest twentieth of other images does: hidden instability."
+        "closest twentieth of other images does: hidden instability.",
     ]

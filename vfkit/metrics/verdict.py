@@ -119,7 +119,7 @@ def verdict(
     fill: str = FILL,
     min_gap: float = MIN_GAP,
 ) -> str:
-    """The verdict in plain words, from the data alone.
+    """Give the verdict in plain words, from the data alone, as Markdown bullets.
 
     - The image is ignored: `ignored`. Prior and prediction are one, the extreme of language bias.
     - Language bias: `prior_yes`. The model would have said Yes without the image.
@@ -141,14 +141,14 @@ def verdict(
     table = verdict_table(records, samples, fill, min_gap).set_index("name")
     base = pope_table(records, samples).set_index(["category", "family"]).loc[("all", "base")]
     priors = prior_table(records, samples, min_gap).set_index(["fill", "group"]).loc[(fill, "all")]
-    says = f" and says Yes to {rules.shown(base, 'FPR')} of those whose truth is No"
-    where = "Without image" if fill == "none" else f"On a {fill} image"
-    start = (
-        f"On {int(base.questions):,} yes/no questions of {dataset}, {model} is right in {rules.shown(base, 'accuracy')}"
-        f"{says if base.FPR == base.FPR else ''}. {where} it says Yes to "
-        f"{rules.shown(priors, 'blank_yes_rate')} of all questions. Verdict: "
-    )
-    return start + verdict_words(table, min_gap)
+    questions = f"{int(base.questions):,} yes/no questions of {dataset}"
+    lines = [f"{rules.shown(base, 'accuracy')} of {questions} are answered rightly by {model}."]
+    if base.FPR == base.FPR:
+        lines.append(f"{rules.shown(base, 'FPR')} of those whose truth is No are answered Yes.")
+    where = "without image" if fill == "none" else f"on a {fill} image"
+    lines.append(f"{rules.shown(priors, 'blank_yes_rate')} of all questions are answered Yes {where}.")
+    lines.append(f"Verdict: {verdict_words(table, min_gap)}")
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def verdict_words(table: pd.DataFrame, min_gap: float = MIN_GAP) -> str:

@@ -100,8 +100,9 @@ def find(name: str | Path) -> Spec:
     )
 
 
-def files(spec: Spec, weights: bool = True) -> Path:
+def files(spec: Spec, weights: bool = True, download: bool = True) -> Path:
     """Return the folder of the checkpoint's files; a hub model is downloaded on first use, optionally without weights.
+    Without `download` the hub is not asked.
 
     Raises:
         ModelUnavailable: within seconds, if the files are not here and the hub is not available.
@@ -113,7 +114,7 @@ def files(spec: Spec, weights: bool = True) -> Path:
         if not (folder / "config.json").exists():
             raise ModelUnavailable(f"model {spec.name!r}: {folder} holds no checkpoint (no config.json)")
         return folder
-    return _from_hub(spec, weights)
+    return _from_hub(spec, weights, download)
 
 
 def listing() -> "pd.DataFrame":

@@ -191,6 +191,13 @@ class Suite:
             for end, params, change in _FAMILIES[family][0](sample, base, **settings)
         ]
 
+    def sizes(self, sample: Sample) -> dict[str, int]:
+        """Number of instances of a sample by family, without its images; 0 of attacks, which need the model."""
+        return {
+            family: sum(1 for _ in _FAMILIES[family][0](sample, 0, **settings))
+            for family, settings in self.families.items()
+        }
+
     @property
     def attacks(self) -> dict[str, dict[str, Any]]:
         """The suite's families that need the model, with their parameters."""

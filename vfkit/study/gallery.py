@@ -22,6 +22,7 @@ def flipped(run: Run, n: int = 6) -> list[dict[str, Any]]:
     """
     rows = run.records()
     base = rows[rows.family == "base"].set_index("sample_id").margin
+    rows = rows[rows.family != "blank"]
     flips = rows[(rows.prediction != rows.base_prediction) & rows.prediction.notna() & rows.image_hash.notna()]
     flips = flips.assign(base=flips.sample_id.map(base)).sort_values("base", ascending=False, kind="stable")
     flips = flips.assign(turn=flips.groupby("family").cumcount())

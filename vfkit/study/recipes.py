@@ -11,6 +11,7 @@ from typing import Any
 
 from vfkit.names import unknown
 from vfkit.perturb import ATTACKS, NATURAL_FAMILIES
+from vfkit.perturb.severity import settings
 from vfkit.study.config import StudyConfig
 from vfkit.study.hosted import answers_only
 
@@ -79,8 +80,15 @@ def vfat(baseline: bool = True, probes: bool = True) -> dict[str, Any]:
     return {"study": "vfat", "families": (), "probes": probes, "baseline": baseline}
 
 
+def severity(
+    kinds: Sequence[str] | None = None, strengths: Mapping[str, Sequence[float]] | None = None, probes: bool = True
+) -> dict[str, Any]:
+    """Perturbations of growing strength (METHODS 17; notebook 06)."""
+    return {"study": "severity", "probes": probes} | settings(kinds, strengths)
+
+
 KINDS: dict[str, Callable[..., dict[str, Any]]] = {
-    each.__name__: each for each in (perturbation, spectral, louder, attack, pope, vfat)
+    each.__name__: each for each in (perturbation, spectral, louder, attack, pope, vfat, severity)
 }
 
 

@@ -1,9 +1,10 @@
 """Finished runs, found by their `run.json`: without weights, data sets or torch."""
 
+import contextlib
 import hashlib
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,22 @@ def same_study(config: StudyConfig) -> Iterator[Run]:
                 yield run
         except ValueError:  # a config from before a field was renamed or refused
             continue
+
+
+def matching(configs: Sequence[StudyConfig]) -> list[list[Run]]:
+    """For each config the runs of it, as `same_study` finds them but the latest first and in one pass over each `out`;
+    neither weights nor data are looked at."""
+    found: dict[str, list[tuple[dict[str, Any], set[str], Run]]] = {}
+    for out in dict.fromkeys(config.out for config in configs):
+        found[out] = []
+        for run in reversed(list(find_runs(out))):
+            with contextlib.suppress(ValueError):  # a config from before a field was renamed or refused
+                found[out].append((_asked(run.config), _models(run), run))
+    result = []
+    for config in configs:
+        asked, name = [_asked(one) for one in serving(config)], model_name(config.model)
+        result.append([run for what, names, run in found[config.out] if what in asked and name in names])
+    return result
 
 
 def _asked(config: StudyConfig) -> dict[str, Any]:

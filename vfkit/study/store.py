@@ -135,7 +135,7 @@ def lock(folder: Path) -> Iterator[None]:
         RuntimeError: another process writes to this folder.
         ReadOnly: the folder cannot be written.
     """
-    held = FileLock(folder / ".lock", blocking=False)
+    held = FileLock(folder / ".lock", timeout=0.2)  # `is_locked` holds it for an instant
     try:
         folder.mkdir(parents=True, exist_ok=True)
         held.acquire()
@@ -149,6 +149,19 @@ def lock(folder: Path) -> Iterator[None]:
         yield
     finally:
         held.release()
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a process holds the folder's lock. It is tried for an instant, which `lock` waits for."""
+    held = FileLock(folder / ".lock", blocking=False)
+    if not (folder / ".lock").exists():
+        return False
+    try:
+        held.acquire()
+    except (Timeout, OSError):
+        return True
+    held.release()
+    return False
 
 
 class Found(NamedTuple):

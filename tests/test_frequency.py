@@ -246,6 +246,23 @@ def test_smoothness_tells_a_cliff_from_a_slope_and_from_a_curve_that_turns():
     assert one.steps.tolist() == [0, 0] and one.largest_step.isna().all()
 
 
+def test_the_sentence_on_smoothness_says_what_the_intervals_allow():
+    def said(flips, n=30, cutoffs=10):
+        table = metrics.smoothness_table(curves("low_pass", n=n, cutoffs=cutoffs, flips=flips))
+        figures.plot_smoothness(table)
+        return metrics.smoothness_finding(table).split("\n")[0]
+
+    assert said(lambda i, k: k < 4).startswith("- low-pass, flip rate: over all cutoffs -100.0 points [")
+    assert "at cutoff 0.44444" in said(lambda i, k: k < 4)
+    assert said(lambda i, k: k < 4).endswith(": one step carries more than half of the change.")
+    assert said(lambda i, k: k < 10 * i / 80, n=80).endswith(": smooth, no step carries half of the change.")
+    assert said(lambda i, k: k < 4, n=4).endswith(": too few images to tell.")
+    assert said(lambda i, k: 0).endswith("the curve may not change at all.")
+    assert said(lambda i, k: k in (2, 3, 6, 7, 9)).endswith("; the curve turns back.")
+    rng = np.random.default_rng(0)
+    assert "undecided" in said(lambda i, k: rng.random() < 0.8 - 0.08 * k, n=12)
+
+
 def test_intervals_of_smoothness_hold_the_truth_of_noisy_curves():
     """Rates fall evenly from 80 to 8 %: of the truth no step is larger than 8 points and none goes back."""
     held = []

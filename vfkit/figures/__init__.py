@@ -12,7 +12,14 @@ from vfkit.figures.calibration import plot_calibration, plot_reliability
 from vfkit.figures.drift import plot_drift, plot_drift_histograms, plot_embedding
 from vfkit.figures.energy import plot_dirichlet, plot_spectrum
 from vfkit.figures.flips import plot_flips, plot_gallery, plot_margins, plot_transitions
-from vfkit.figures.frequency import plot_ablation, plot_adversarial, plot_attacks, plot_noise, plot_traces
+from vfkit.figures.frequency import (
+    plot_ablation,
+    plot_adversarial,
+    plot_attacks,
+    plot_noise,
+    plot_smoothness,
+    plot_traces,
+)
 from vfkit.figures.pope import (
     plot_inside_cases,
     plot_pope,
@@ -75,6 +82,7 @@ __all__ = [
     "plot_scale_differences",
     "plot_severity",
     "plot_spectrum",
+    "plot_smoothness",
     "plot_traces",
     "plot_transition_grid",
     "plot_transitions",

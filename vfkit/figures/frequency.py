@@ -87,6 +87,32 @@ def plot_ablation(table: pd.DataFrame, thresholds: pd.DataFrame) -> Figure:
 
 
 @styled()
+def plot_smoothness(table: pd.DataFrame) -> Figure:
+    """Size of the net change, largest step and largest step back of the ablation's curves (HI F.2).
+
+    Args:
+        table: of `metrics.smoothness_table`.
+    """
+    turned = table["net"] < 0
+    net = table.assign(net=table["net"].abs())
+    net["net_low"] = table["net_low"].where(~turned, -table["net_high"])
+    net["net_high"] = table["net_high"].where(~turned, -table["net_low"])
+    marks = {"net": (GREY, "D", "net change"), "largest_step": (BLUE, "o", "largest step"),
+             "step_back": (RED, "s", "largest step back")}  # fmt: skip
+    curves_ = list(dict.fromkeys(table["curve"])) or ["flip rate"]
+    parts = [net[net["curve"] == curve].reset_index(drop=True) for curve in curves_]
+    fig, axes = family_axes(parts[0], len(curves_), [f"n = {images} images" for images in parts[0]["images"]])
+    for ax, curve, part in zip(axes, curves_, parts, strict=True):
+        series = [Series(part, name, colour, label, mark) for name, (colour, mark, label) in marks.items()]
+        rate = curve == "flip rate"
+        forest(ax, series, scale=100 if rate else 1, zero=True)
+        ax.set_title("Flip rate" if rate else "Margin")
+        ax.set_xlabel("Change (percentage points)" if rate else "Change (nats)")
+    legend(fig)
+    return fig
+
+
+@styled()
 def plot_attacks(table: pd.DataFrame) -> Figure:
     """Attack success and the flip rate of noise of the same band and size; after `paper.beside`, HI's bound (HI F.3).
 

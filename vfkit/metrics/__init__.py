@@ -87,7 +87,7 @@ from vfkit.metrics.scaling import (
 )
 from vfkit.metrics.scores import rescore, rule_table
 from vfkit.metrics.severity import onset_table, severity_finding, severity_table
-from vfkit.metrics.smoothness import smoothness_table
+from vfkit.metrics.smoothness import smoothness_finding, smoothness_table
 from vfkit.metrics.summary import finding, scale_finding
 from vfkit.metrics.verdict import pope_balance_table, verdict, verdict_table
 from vfkit.metrics.vfat import vfat_answers, vfat_scores, vfat_table, vrs
@@ -182,6 +182,7 @@ __all__ = [
     "severity_table",
     "shared_samples",
     "size_name",
+    "smoothness_finding",
     "smoothness_table",
     "spectrum_against",
     "spectrum_of",

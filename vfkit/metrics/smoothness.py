@@ -9,10 +9,12 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from vfkit.metrics import stats
+from vfkit.metrics import rules, stats
+from vfkit.metrics.frames import need
 from vfkit.metrics.frequency import ABLATIONS, spectral_rows
-from vfkit.metrics.intervals import LEVEL
+from vfkit.metrics.intervals import FEWEST, LEVEL
 
+JUMP = 0.5  # share of the net change, above which a single step counts as a jump
 Change = tuple[float, float, float]  # value, low, high
 _NUMBERS = ("net", "largest_step", "step_back", "variation")
 _COLUMNS = ["family", "curve", "samples", "images", "steps", "at"]
@@ -37,6 +39,39 @@ def smoothness_table(records: pd.DataFrame) -> pd.DataFrame:
             values = own.pivot(index=["sample", "image"], columns="cutoff", values=name).astype(float)
             found.append({"family": family, "curve": curve} | _smoothness(values.dropna(), change))
     return pd.DataFrame(found, columns=_COLUMNS)
+
+
+def smoothness_finding(table: pd.DataFrame) -> str:
+    """Whether one band of cutoffs decides, and whether a curve turns back, in Markdown: one line per curve.
+
+    A jump is claimed where the lower end of the largest step lies above half of the upper end of the net change, an
+    even curve where its upper end lies below half of the lower end of the net change, a turn where the lower end of
+    the step back lies above 0. The intervals of a curve hold together, so no claim needs an adjustment.
+    """
+    need(table, "smoothness", "family", "curve", "net", "largest_step", "step_back", "at")
+    lines = []
+    for row in table.to_dict("records"):
+        scale, unit = (100, " points") if row["curve"] == "flip rate" else (1, " nats")
+        net, step = (rules.shown(row, name, scale, 1, unit, name == "net") for name in ("net", "largest_step"))
+        line = f"{row['family'].replace('_', '-')}, {row['curve']}: over all cutoffs {net}, largest step {step}"
+        line += f" at cutoff {row['at']:g}" if row["at"] == row["at"] else ""
+        lines.append(f"- {line}: {_shape(row)}.")
+    return "\n".join(lines)
+
+
+def _shape(row: dict) -> str:
+    if not row["images"] >= FEWEST or row["net"] != row["net"]:
+        return rules.FEW_IMAGES
+    net = sorted(abs(row[f"net{end}"]) for end in ("_low", "_high"))
+    if not row["net_low"] * row["net_high"] > 0:
+        said = rules.UNDECIDED + ", the curve may not change at all"
+    elif row["largest_step_low"] > JUMP * net[1]:
+        said = "one step carries more than half of the change"
+    elif row["largest_step_high"] < JUMP * net[0]:
+        said = "smooth, no step carries half of the change"
+    else:
+        said = rules.UNDECIDED + " whether one step carries half of the change"
+    return said + ("; the curve turns back" if row["step_back_low"] > 0 else "")
 
 
 def _smoothness(values: pd.DataFrame, change: Callable) -> dict:

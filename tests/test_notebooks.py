@@ -113,7 +113,7 @@ def test_02_compares_models_and_shows_every_figure(tmp_path):
     assert tables == {"runs", "shared_samples", "scale", "differences", "transitions", "flips", "ranks"}
     printed = _printed(tmp_path)
     assert "on the 4 samples that all 2 models answered" in printed
-    assert "No two models of one series differ in size" in printed
+    assert "No two models of one series differ in size" in (tmp_path / "executed.ipynb").read_text()
     cells = json.loads((tmp_path / "executed.ipynb").read_text())["cells"]
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
     assert sum("image/png" in output.get("data", {}) for output in outputs) == 3
@@ -217,3 +217,15 @@ def test_ready_made_parameters_are_parameters(file):
     given = "\n".join(f"{name} = {value!r}" for name, value in yaml.safe_load(file.read_text()).items())
     validated = notebook.validate([own, f"# Parameters\n{given}"])
     assert validated | yaml.safe_load(file.read_text()) == validated
+
+
+def test_07_reports_on_finished_runs_alone(tmp_path):
+    shutil.copytree(ROOT / "tests" / "data" / "stored" / "pope", tmp_path / "out" / "pope")
+    done = _papermill("07_report", tmp_path, out=tmp_path / "out")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "0 of 925 published numbers can be compared**: the runs are of mini_llava_ov on mini_pope" in _printed(
+        tmp_path
+    )
+    tables = {path.stem for path in (tmp_path / "out" / "report" / "tables").glob("*.tex")}
+    assert {"runs", "verdicts", "verdict_counts", "hi_7_and_d", "hi_d", "hi_table_6"} == tables - {"hi_7"}
+    assert len(pd.read_csv(tmp_path / "out" / "report" / "tables" / "verdicts.csv")) == 925

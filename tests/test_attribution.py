@@ -6,7 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import vfkit
 from vfkit import figures, metrics
+from vfkit.images import open_images
+from vfkit.inside.attribute import Asked, attribute
 from vfkit.metrics.causes import RESTORES, UNDOES, patch_rows
 
 LAYERS, PATHS = range(5), {"image": (1, 1, 0.9, 0.2, 0), "region": (0.6, 0.5, 0.3, 0, 0), "answer": (0, 0, 0.1, 0.8, 1)}
@@ -72,11 +75,11 @@ def test_restoration_is_what_was_planted():
 
 def test_the_finding_names_entry_path_and_what_undoes_it():
     text = metrics.attribution_finding(_edits(), model="planted")
-    assert text.startswith("**planted, text overlay.** Of 24 instances")
+    assert text.startswith("**planted, text overlay**\n\n- Of 24 instances")
     assert "bring back 60" in text or "bring back 59" in text or "bring back 61" in text
     assert text.count("what shows the change matters more") == 2
     assert "more than half up to layer 2 and less than half from layer 3 on" in text
-    assert "The answer position brings back less than half up to layer 2 and more than half from layer 3 on" in text
+    assert "The answer position brings back less than half up to layer 2 and more than half from layer 3" in text
 
 
 def test_without_a_path_nothing_is_claimed():
@@ -220,3 +223,58 @@ def test_figures_are_drawn_from_the_tables_and_from_none():
     for frame in (edits, edits.iloc[:0]):
         assert figures.plot_patching(metrics.patch_table(frame)).axes
         assert figures.plot_knockout(metrics.knockout_table(frame)).axes
+
+
+def _planted(vlm, *measures: str, n: int = 16) -> tuple[int, pd.DataFrame]:
+    """How many overlays a model was shown, and the edits of those after which its margin fell by a nat."""
+    samples = vfkit.load_dataset("easy_vqa", n=n, seed=0)
+    images = [open_images(sample) for sample in samples]
+    suite, rows, shown = vfkit.natural_suite(["text_overlay"]), [], 0
+    for sample, own, base in zip(samples, images, vlm.read_many(list(zip(samples, images, strict=True))), strict=True):
+        instances = suite.instances(sample, base.prediction(), own)
+        asked = Asked("paper", measures, layers=(0,), window=9)
+        found = attribute(vlm, sample, own, base.prediction(), instances, [], asked)["edits"]
+        rows += [{"sample_id": sample.id, "image_id": sample.id} | row for row in found]
+        shown += len(instances)
+    return shown, pd.DataFrame(rows)
+
+
+def test_planted_cards_act_through_their_tokens_and_the_clean_model_knows_none(vlm):
+    shown, edits = _planted(vlm, "patching", "knockout")
+    hidden = metrics.knockout_table(edits).set_index(["into", "place"])
+    region, chance = (hidden.loc[("perturbed", place)] for place in ("region", "random tokens"))
+    assert region["flipped"] >= 4 and region["undone_rate"] >= 0.9 and chance["undone_rate"] <= 0.5
+    patches = metrics.patch_table(edits).set_index(["into", "place", "donor"])
+    assert patches.loc[("perturbed", "image", "base"), "restoration"] == pytest.approx(1, abs=1e-4)
+    assert patches.loc[("perturbed", "region", "base"), "restoration"] > 0.7
+    assert abs(patches.loc[("perturbed", "region", "random tokens"), "restoration"]) < 0.2
+    assert abs(patches.loc[("perturbed", "answer", "base"), "restoration"]) < 1e-4  # the same token, before layer 0
+    clean_shown, clean = _planted(vfkit.load_model("mini_qwen3vl_clean", device="cpu"), "patching")
+    assert clean_shown == shown and (clean["margin_perturbed"] > 0).all()
+    assert set(clean.loc[clean["kind"] == "patch", "reason"]) == {"its margin fell by less than 1 nat"}
+
+
+def test_a_study_records_what_is_inside(tmp_path, capsys, monkeypatch):
+    config = vfkit.StudyConfig(
+        model="mini_qwen3vl", dataset="easy_vqa", n=2, chunk=1, out=tmp_path, device="cpu", controls=1,
+        families=["identity", "text_overlay"], inside=["states", "lens", "knockout"], inside_layers=[0, 6],
+    )  # fmt: skip
+    run = vfkit.run_study(config)
+    printed = "".join(capsys.readouterr())
+    assert "Inside: up to" in printed and "against the oracle" in printed
+    assert set(run.inside("layers")["layer"]) == {0, 6} and set(run.inside("lens")["layer"]) == set(range(7))
+    assert set(run.inside("layers")["family"]) == {"identity", "text_overlay", "same_question"}
+    last = run.inside("lens").query("layer == 6").set_index(["sample_id", "instance"])["base_margin"]
+    margins = run.records().set_index(["sample_id", "instance"])["base_margin"]
+    assert last.to_numpy() == pytest.approx(margins[last.index].to_numpy(), abs=1e-4)
+    assert len(run.table("knockout")) and run.inside("radius").empty and run.errors().empty
+    assert len(metrics.layer_drift_table(run.inside("layers"), run.records())) and run.controls().empty
+    with pytest.raises(ValueError, match="did you mean 'layers'|layers"):
+        run.inside("layer")
+
+    monkeypatch.setattr("vfkit.models.load_model", lambda *a, **k: pytest.fail("a finished run reads nothing"))
+    assert vfkit.run_study(config).folder == run.folder
+    with pytest.raises(ValueError, match="layers 0 to 5"):
+        vfkit.run_study(config.model_copy(update={"inside_layers": (40,)}))
+    plain = vfkit.study.key.settings(config.model_copy(update={"inside": ()}), config.suite())
+    assert not {"inside", "inside_layers", "inside_window", "controls"} & plain.keys()

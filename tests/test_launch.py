@@ -51,6 +51,7 @@ def test_files_of_both_papers_name_every_model_and_kind():
     assert all(run.config.protocol.preset == "vf" and run.config.probes != (run.part == "hosted") for run in vf)
     both = next(run for run in vf if run.config.model == "qwen3vl_8b")
     assert {"VF Table 1", "VF Table 2"} <= set(both.items)  # a run of two parts is done once
+    assert both in planned(read_study("vf"), parts=["ablation"])
 
 
 def test_unknown_names_are_refused_with_the_nearest(tmp_path):
@@ -127,6 +128,7 @@ def test_plans_of_both_papers_name_what_is_missing_here(monkeypatch, tmp_path):
         table = plan(study, planned(study))
         assert all(word in total(table) for word in words), total(table)
         local = table[table.weights_gb.notna()]
+        columns = "encodes forwards disk_gb weights_gb activations_gb masks_gb hours".split()
         assert (local[columns] > 0).to_numpy().all()
     run = planned(read_study("vf", {"vfat": str(tmp_path)}, engine="ray"))[0]
     assert not any(each.startswith("data") for each in missing(run.config, read_study("vf").of("vfat")))

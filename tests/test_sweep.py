@@ -115,7 +115,7 @@ def test_a_sweep_reads_each_model_once_and_holds_one_at_a_time(models, tmp_path,
     assert again.table()["folder"].to_list() == table["folder"].to_list() and again.folder == sweep.folder
 
     records = sweep.frame("records")
-    assert records.columns[:3].to_list() == ["dataset", "model", "sample_id"] and "logp_text" not in records
+    assert records.columns[:4].to_list() == ["dataset", "model", "study", "sample_id"] and "logp_text" not in records
     assert records.groupby(["dataset", "model"])["sample_id"].nunique().to_list() == [2] * 4
     overlays = sweep.frame("records", family="text_overlay")
     pd.testing.assert_frame_equal(

@@ -54,7 +54,8 @@ def plot_layer_drift(table: pd.DataFrame, family: str = "text_overlay") -> Figur
     answers = [answer for answer in ("kept", "flipped") if own["answer"].eq(answer).any()] or ["all"]
     height = 1.1 + 0.42 * max(own["row"].nunique(), 1)
     fig, axes = panels(len(answers), 1, 0.3 + 0.8 * height * len(answers), width=PAGE)
-    order = list(dict.fromkeys(own.sort_values("point", ascending=False)["row"]))
+    rank = own["place"].map({place: number for number, place in enumerate(_PLACES)})
+    order = list(dict.fromkeys(own.assign(rank=rank).sort_values(["point", "rank"], ascending=[False, True])["row"]))
     for ax, answer in zip(axes[:, 0], answers, strict=True):
         part = own[own["answer"] == answer]
         percent, drift = (part.pivot(index="row", columns="layer", values=name).reindex(order) for name in _OF_DRIFT)
@@ -82,7 +83,7 @@ def plot_lens(table: pd.DataFrame, family: str = "text_overlay") -> Figure:
         if len(own):
             series.append(Series(own, "margin", colour, f"{label} (n = {int(own['instances'].max())})", mark))
     curves(ax, series, "layer")
-    ax.set(xlabel="layer whose state is read out", ylabel="mean base-label margin (nats)")
+    ax.set(xlabel="layer whose state is read out", ylabel="mean base-label\nmargin (nats)")
     _whole(ax)
     legend(fig)
     return fig
@@ -179,7 +180,7 @@ def plot_attention(table: pd.DataFrame, family: str = "text_overlay") -> Figure:
         Series(part, "entropy", colour, f"entropy, {what}", mark) for part, colour, mark, what in parts if len(part)
     ]
     curves(axes[1], spread, "layer")
-    axes[0].set(xlabel="layer", ylabel="share of attention (mean over heads)", ylim=(0, None))
+    axes[0].set(xlabel="layer", ylabel="share of attention\n(mean over heads)", ylim=(0, None))
     axes[1].set(xlabel="layer", ylabel="entropy (nats)")
     for ax in axes:
         _whole(ax)
@@ -199,13 +200,9 @@ def plot_radius(rows: pd.DataFrame) -> Figure:
     edge = 2 * float(finite.max()) if len(finite) else 1.0
     fig, (axes,) = panels(1, 2, 2.6)
     for ax, name, label in zip(axes, ("radius", "margin"), ("linear radius (1/255)", "margin (nats)"), strict=True):
-        for there, mark, text in (
-            (np.isfinite(rows["eps"]), "o", "flipped"),
-            (np.isinf(rows["eps"]), ">", "never flipped"),
-        ):
-            ax.plot(
-                rows["eps"].where(there).fillna(edge)[there], rows[name][there], mark, color=BLUE, alpha=0.6, label=text
-            )
+        for there, mark, text in ((np.isfinite(rows["eps"]), "o", "flipped"), (np.isinf(rows["eps"]), ">", "never")):
+            x, legend_text = rows["eps"].clip(upper=edge)[there], f"{text} ({int(there.sum())})"
+            ax.plot(x, rows[name][there], mark, color=BLUE, alpha=0.6, label=legend_text)
         ax.set(xlabel="smallest flipping eps of the attack (1/255)", ylabel=label, xscale="log")
         if len(rows) and (rows[name] > 0).all():
             ax.set_yscale("log")

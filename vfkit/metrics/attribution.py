@@ -17,8 +17,9 @@ def attribution_finding(edits: pd.DataFrame, family: str = "text_overlay", model
         edits: of one run. family: the perturbation. model: its name, for the sentence.
     """
     own = edits[edits["family"] == family]
-    about = f"**{model + ', ' if model else ''}{family.replace('_', ' ')}.** "
-    return about + " ".join([entry_sentence(own), knockout_sentence(own), path_sentence(own)])
+    about = f"**{model + ', ' if model else ''}{family.replace('_', ' ')}**\n\n"
+    claims = filter(None, [entry_sentence(own), knockout_sentence(own), path_sentence(own)])
+    return about + "\n".join(f"- {claim}" for claim in claims)
 
 
 def entry_sentence(edits: pd.DataFrame) -> str:
@@ -53,22 +54,24 @@ def knockout_sentence(edits: pd.DataFrame) -> str:
 
 
 def path_sentence(edits: pd.DataFrame) -> str:
-    """Between which layers all image tokens lose, and the answer position gains, half of the way."""
+    """Between which layers all image tokens lose half of the way, and question and answer position gain it."""
     table = patch_table(edits)
-    if table.empty or table["images"].max() < rules.FEWEST:
+    if table.empty:
+        return ""
+    if table["images"].max() < rules.FEWEST:
         return "Of so few images nothing can be said about where it is handed to the text."
-    leaves, arrives = handover(table, "image"), handover(table, "answer")
-    text = []
+    leaves, text = handover(table, "image"), []
     if np.isfinite(leaves).all():
         text.append(
             f"All image tokens together bring back more than half up to layer {leaves[0]:g} and less than half from "
             f"layer {leaves[1]:g} on: between these, what they carry is handed to the text."
         )
-    if np.isfinite(arrives).all():
-        text.append(
-            f"The answer position brings back less than half up to layer {arrives[0]:g} and more than half from layer "
-            f"{arrives[1]:g} on."
-        )
+    for place, name in (("question", "The question's tokens bring"), ("answer", "The answer position brings")):
+        arrives = handover(table, place)
+        if np.isfinite(arrives).all():
+            text.append(
+                f"{name} back less than half up to layer {arrives[0]:g} and more than half from layer {arrives[1]:g}."
+            )
     return " ".join(text) or "Between which layers it is handed to the text is undecided."
 
 

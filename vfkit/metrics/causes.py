@@ -80,11 +80,12 @@ def patch_contrasts(edits: pd.DataFrame, control: str = "random tokens") -> pd.D
     pair = into[into["donor"] == "base"].merge(into[into["donor"] == control], on=keys, suffixes=("", "_control"))
     found = []
     for (family, place, layer), own in pair.groupby(["family", "place", "layer"], sort=False):
-        moved = (own["gain"] - own["gain_control"]).groupby(own["image"]).mean()
+        images = own.groupby("image")[["gain", "gain_control"]].mean()
+        moved = images["gain"] - images["gain_control"]
         ends = stats.mean(moved, moved.index).iloc[0]
         counts = {"instances": len(own), "images": len(moved), "eventful": int((moved.abs() > 1e-6).sum())}
         row = {"family": family, "place": place, "layer": layer} | counts
-        row |= {"first": own["gain"].mean(), "second": own["gain_control"].mean(), "difference": ends["value"]}
+        row |= {"first": images["gain"].mean(), "second": images["gain_control"].mean(), "difference": ends["value"]}
         ends = {"difference_low": ends["low"], "difference_high": ends["high"], "p": rules.sign_flips(moved)}
         found.append(row | ends)
     names = ["family", "place", "layer", "instances", "images", "eventful", "first", "second", "difference"]
@@ -102,12 +103,13 @@ def handover(table: pd.DataFrame, place: str = "image") -> tuple[float, float]:
 
     Returns:
         The last layer whose interval lies above one half and the first after it whose interval lies below; for
-        `answer`, where restoration rises, the last below and the first after it above. NaN where there is none.
+        `question` and `answer`, where restoration rises, the last below and the first after it above. NaN where there
+        is none.
     """
     own = table[(table["into"] == "perturbed") & (table["place"] == place) & (table["donor"] == "base")]
     own = own.sort_values("layer")
     above, below = own["restoration_low"] > HALF, own["restoration_high"] < HALF
-    first, then = (below, above) if place == "answer" else (above, below)
+    first, then = (below, above) if place in ("question", "answer") else (above, below)
     start = own.loc[first, "layer"].max()
     ends = own.loc[then & ((own["layer"] > start) | pd.isna(start)), "layer"]
     return float(start), float(ends.min())

@@ -67,7 +67,7 @@ def _status(given: argparse.Namespace) -> int:
 
 
 def _list(given: argparse.Namespace) -> int:
-    _show(open_runs(given.outputs, finished=None).table().drop(columns=["series", "params", "seconds"]))
+    _show(open_runs(given.outputs, finished=None, study=None).table().drop(columns=["series", "params", "seconds"]))
     return 0
 
 

@@ -18,6 +18,7 @@ from vfkit.study.config import NOT_IN_KEY, StudyConfig
 from vfkit.study.key import model_name, settings
 from vfkit.study.run import Run
 
+ASK = "ask"  # study of single questions, which are no part of a sweep
 DEPTH = 5  # folders between the folder of all runs and a run.json, at most
 VERSIONS = ("vfkit", "transformers", "torch")
 PER_OPTION = ("logp_text", "logp_end", "logp_letter", "n_tokens")
@@ -39,7 +40,7 @@ class Sweep:
     folder: Path
 
     def frame(self, kind: str, **equal: str) -> pd.DataFrame:
-        """A frame of all runs, one below the other, each row with its `dataset` and `model`.
+        """A frame of all runs, one below the other, each row with its `dataset`, `model` and `study`.
 
         Args:
             kind: `records`, `vectors`, `controls`, `errors`.
@@ -55,6 +56,7 @@ class Sweep:
             frame = frame.drop(columns=[*PER_OPTION, *TEXTS], errors="ignore")
             frame.insert(0, "dataset", dataset)
             frame.insert(1, "model", model)
+            frame.insert(2, "study", run.config.study)
             frames.append(frame)
         return pd.concat(frames, ignore_index=True)
 
@@ -105,6 +107,8 @@ def open_runs(out: str | Path = "outputs", finished: bool | None = True, **equal
         equal: a value, or a list of them, for columns of `Sweep.table`: `study`, `model`, `dataset`, `asked` (or `n`),
             ... as in `open_runs("outputs", model=["mini_qwen3vl", "mini_gemma3"], dataset="mini_seed")`.
 
+    Runs of single questions (`vfkit.ask`) are left out unless `study="ask"`, or `study=None` for all, takes them.
+
     Several runs of one model on one data set get names that tell them apart: `mini_qwen3vl (pope)`, by their study, n,
     subset or key.
 
@@ -118,9 +122,10 @@ def open_runs(out: str | Path = "outputs", finished: bool | None = True, **equal
     rows = pd.DataFrame([{"run": run, **about_run(run), **_summary(run)} for run in runs])
     if "n" in equal:
         equal["asked"] = equal.pop("n")
-    wanted = pd.Series(True, rows.index)
+    wanted = pd.Series(True, rows.index) if "study" in equal else rows.study != ASK
     if finished is not None:
         wanted &= rows.finished == finished
+    equal = {name: value for name, value in equal.items() if (name, value) != ("study", None)}
     for name, value in equal.items():
         if name not in rows:
             raise unknown("column of runs", name, rows.columns.drop("run"))

@@ -5,6 +5,7 @@ notebook of this kind has; `settings` hold for all parts. Launcher, notebooks an
 names the same runs.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,13 +96,18 @@ class Planned:
 
     Args:
         number: its place among the runs of its file, from 1: choices of models, data sets or parts do not change it.
-        part: the first part that has it. `items`: tables and figures of all parts that have it.
+        parts: those that have it. `items`: tables and figures of all of them.
     """
 
     number: int
-    part: str
+    parts: tuple[str, ...]
     items: tuple[str, ...]
     config: StudyConfig
+
+    @property
+    def part(self) -> str:
+        """The first part that has it."""
+        return self.parts[0]
 
     @property
     def name(self) -> str:
@@ -170,7 +176,7 @@ def planned(
         for run in every
         if (not models or run.config.model in models)
         and (not datasets or run.config.dataset in datasets)
-        and (not parts or run.part in parts)
+        and (not parts or set(run.parts) & set(parts))
         and (not numbers or run.number in numbers)
     ]
     if not runs:
@@ -188,18 +194,20 @@ def parameters(study: Study, part: str, model: str, dataset: str, subset: int = 
 
 
 def _every(study: Study) -> Iterator[Planned]:
-    runs: dict[str, tuple[str, StudyConfig, dict[str, None]]] = {}
+    configs: dict[str, StudyConfig] = {}
+    parts: dict[str, list[str]] = {}
     for name, part in study.parts.items():
         for dataset in part.datasets:
             subsets = part.subsets.get(dataset, 1) if isinstance(part.subsets, Mapping) else part.subsets
-            for model in part.models:
-                for subset in range(subsets):
-                    given = parameters(study, name, model, dataset, subset)
-                    config = recipes.config(part.kind, given, _hosted(model))
-                    *_, items = runs.setdefault(config.model_dump_json(), (name, config, {}))
-                    items.update(dict.fromkeys(part.items))
-    for number, (name, config, items) in enumerate(runs.values(), start=1):
-        yield Planned(number, name, tuple(items), config)
+            for model, subset in itertools.product(part.models, range(subsets)):
+                given = parameters(study, name, model, dataset, subset)
+                config = recipes.config(part.kind, given, _hosted(model))
+                text = config.model_dump_json()
+                configs[text] = config
+                parts.setdefault(text, []).append(name)
+    for number, (text, config) in enumerate(configs.items(), start=1):
+        items = dict.fromkeys(item for name in parts[text] for item in study.parts[name].items)
+        yield Planned(number, tuple(dict.fromkeys(parts[text])), tuple(items), config)
 
 
 def _hosted(model: str) -> bool:

@@ -23,6 +23,7 @@ from vfkit.study.job import Job
 from vfkit.study.key import identity
 from vfkit.study.work import Done, work
 
+PATIENCE = 60  # seconds after which it is said that no worker has begun
 Say = Callable[[str], None]
 """Prints a line about a run's progress."""
 
@@ -131,6 +132,9 @@ class Remote(Worker):
         super().__init__(config)
         self.who, self.place = who, place
 
+    def ready(self) -> None:
+        """Return once the worker's process runs."""
+
     def work(self, job: Job) -> Done:
         """As `Worker.work`.
 
@@ -179,36 +183,48 @@ def on_ray(job: Job, who: dict[str, Any], say: Say) -> Generator[Done, None, Non
 
         def hire():
             workers.append(remote.remote(config, who, place))
-            return workers[-1]
+            starting[workers[-1].ready.remote()] = workers[-1]
 
         waiting = deque(job.chunks())
         deaths: Counter[str] = Counter()
         n = min(n, len(waiting))
         say(f"starting {n} worker{'s' * (n > 1)}, each of which loads {config.model}")
-        idle = [hire() for _ in range(n)]
+        idle: list[Any] = []
+        starting: dict[Any, Any] = {}  # a lost machine leaves no room for a worker in place of its own
         busy: dict[Any, Any] = {}
+        for _ in range(n):
+            hire()
         while waiting or busy:
             while waiting and idle:
                 worker, chunk, staged = idle.pop(), waiting.popleft(), store.staging(folder, uuid4().hex)
                 busy[worker.work.remote(replace(chunk, folder=staged))] = worker, chunk, staged
-            (finished,), _ = ray.wait(list(busy), num_returns=1)
-            worker, chunk, staged = busy.pop(finished)
+            ended, _ = ray.wait([*busy, *starting], num_returns=1, timeout=PATIENCE)
+            if not ended:
+                if not busy:
+                    say("no worker has room in the cluster yet")
+                continue
+            (finished,) = ended
+            starts = starting.pop(finished, None)
+            worker, chunk, staged = busy.pop(finished, (starts, None, None))
             try:
                 done = ray.get(finished)
             except ray.exceptions.RayTaskError as error:  # the worker lives; what it raised is an error of the run
                 raise (error.cause or error) from None
             except ray.exceptions.RayError as error:
-                first = chunk.samples[0].id
+                first = chunk.samples[0].id if chunk else ""
                 deaths[first] += 1
                 if deaths[first] > config.retries:
-                    names = ", ".join(sample.id for sample in chunk.samples)
-                    raise RuntimeError(
-                        f"workers died {deaths[first]} times, the last while reading {names}: {error}"
-                    ) from error
-                waiting.appendleft(chunk)
+                    names = (
+                        "while reading " + ", ".join(one.id for one in chunk.samples) if chunk else "before it began"
+                    )
+                    raise RuntimeError(f"workers died {deaths[first]} times, the last {names}: {error}") from error
+                waiting.extendleft([chunk] if chunk else [])
                 workers.remove(worker)
                 ray.kill(worker)
-                idle.append(hire())
+                hire()
+                continue
+            if chunk is None:
+                idle.append(worker)
                 continue
             store.adopt(folder, staged)
             idle.append(worker)

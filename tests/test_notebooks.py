@@ -72,6 +72,18 @@ def test_05_holds_two_models_against_each_other(tmp_path):
     assert "no level tells the VRS of" in _printed(tmp_path)  # the same model twice
 
 
+def test_06_shows_where_an_answer_breaks(tmp_path):
+    small = dict(n=3, models="mini_qwen3vl", families="text_overlay", layers="0,3", eps="[]", graded=0, controls=1)
+    done = _papermill("06_attribution", tmp_path, out=tmp_path / "out", **small)
+    assert done.returncode == 0, done.stderr[-3000:]
+    (run,) = (tmp_path / "out" / "attribution" / "mini_qwen3vl" / "easy_vqa").iterdir()
+    for name in ("reasons", "layers", "crossover", "patch_contrasts", "knockout_contrasts", "attention_outcomes"):
+        assert (run / "tables" / f"{name}.csv").stat().st_size and (run / "tables" / f"{name}.tex").stat().st_size
+    for name in ("layers", "lens", "patching", "knockout", "attention"):
+        assert (run / "figures" / f"{name}.png").stat().st_size and (run / "figures" / f"{name}.pdf").stat().st_size
+    assert "Inside: up to" in _printed(tmp_path)
+
+
 def test_03_shows_noise_ablation_and_attacks(tmp_path):
     small = dict(n=2, trials=1, steps=2, noise="1,2", loudest=4)
     done = _papermill("03_spectral", tmp_path, out=tmp_path / "out", **small)
@@ -101,7 +113,7 @@ def test_02_compares_models_and_shows_every_figure(tmp_path):
     assert tables == {"runs", "shared_samples", "scale", "differences", "transitions", "flips", "ranks"}
     printed = _printed(tmp_path)
     assert "on the 4 samples that all 2 models answered" in printed
-    assert "No two models of one series differ in size" in printed
+    assert "No two models of one series differ in size" in (tmp_path / "executed.ipynb").read_text()
     cells = json.loads((tmp_path / "executed.ipynb").read_text())["cells"]
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
     assert sum("image/png" in output.get("data", {}) for output in outputs) == 3
@@ -205,3 +217,15 @@ def test_ready_made_parameters_are_parameters(file):
     given = "\n".join(f"{name} = {value!r}" for name, value in yaml.safe_load(file.read_text()).items())
     validated = notebook.validate([own, f"# Parameters\n{given}"])
     assert validated | yaml.safe_load(file.read_text()) == validated
+
+
+def test_07_reports_on_finished_runs_alone(tmp_path):
+    shutil.copytree(ROOT / "tests" / "data" / "stored" / "pope", tmp_path / "out" / "pope")
+    done = _papermill("07_report", tmp_path, out=tmp_path / "out")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "0 of 925 published numbers can be compared**: the runs are of mini_llava_ov on mini_pope" in _printed(
+        tmp_path
+    )
+    tables = {path.stem for path in (tmp_path / "out" / "report" / "tables").glob("*.tex")}
+    assert {"runs", "verdicts", "verdict_counts", "hi_7_and_d", "hi_d", "hi_table_6"} == tables - {"hi_7"}
+    assert len(pd.read_csv(tmp_path / "out" / "report" / "tables" / "verdicts.csv")) == 925

@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def overview() -> str:
-    """The commands, data sets and models that there are."""
+    """List the commands, data sets and models."""
     from vfkit.datasets import LOADERS
     from vfkit.models.registry import specs
 

@@ -73,7 +73,7 @@ def ask(
 
 
 def report(run: Run) -> Iterator[str]:
-    """What a run of one sample says, line by line: answer, scores, flips and drift by family."""
+    """Report a run of one sample line by line: answer, scores, flips and drift by family."""
     records, sample, rule = run.records(), run.samples().iloc[0], run.config.rule
     base = records[records.family == "base"].iloc[0]
     forms = records[~records.family.isin(["base", "blank", "identity"]) & records.flip.notna()]

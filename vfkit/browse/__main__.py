@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(folder: str) -> Run:
-    """The run in a folder, or the only one below it."""
+    """Open the run in a folder, or the only one below it."""
     if not Path(folder).is_dir():
         raise FileNotFoundError(f"there is no folder {folder}")
     runs = list(find_runs(folder))

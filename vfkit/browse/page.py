@@ -1,4 +1,4 @@
-"""One self-contained HTML file of the samples of runs: data in it are text, never markup."""
+"""Write the samples of runs as one self-contained HTML file, in which data are text and never markup."""
 
 import base64
 import hashlib
@@ -29,7 +29,7 @@ _PRIORITY = ("flipped", "moved", "failed", "kept")
 
 @dataclass(frozen=True)
 class Page:
-    """A page that was written. A notebook shows it below its cell.
+    """A page of samples that was written; a notebook shows it below its cell.
 
     Args:
         path: of the HTML file.
@@ -44,7 +44,7 @@ class Page:
         return f'<p>Samples: <a href="{name}" target="_blank">{name}</a> ({size / 1e6:.1f} MB)</p>{self.frame()}'
 
     def frame(self) -> str:
-        """The page itself as a frame in a notebook, or, of one above `EMBED`, what to do instead."""
+        """Make the HTML frame in which a notebook shows the page; of a page above `EMBED`, a sentence instead."""
         if self.path.stat().st_size > EMBED:
             return "<p>Open the file in a browser: it is too large to be shown here.</p>"
         inner = html.escape(self.path.read_text(encoding="utf-8"))
@@ -74,15 +74,15 @@ def write(runs: Run | Sequence[Run], path: str | Path, megabytes: float = MEGABY
             f"a page needs a run, megabytes >= 0 and samples >= 1; not {len(runs)}, {megabytes}, {samples}"
         )
     texts = rows.Texts()
-    found = rows.collect(runs, texts)
-    if not found:
+    collected = rows.collect(runs, texts)
+    if not collected:
         raise ValueError(f"there is nothing to show: no sample is finished in {', '.join(str(r.folder) for r in runs)}")
-    chosen = rows.choose(found, samples)
+    chosen = rows.choose(collected, samples)
     album = pictures.Album(megabytes * 1e6)
     missing = _illustrate(runs, chosen, list(texts.index), album)
     titles = _titles(runs)
     notes = [f"{title['name']}: {title['about']}." for title in titles]
-    notes += [*_choice(chosen, found), *missing, _budget(chosen, album, megabytes)]
+    notes += [*_choice(chosen, collected), *missing, _budget(chosen, album, megabytes)]
     data = {"runs": titles, "columns": rows.COLUMNS, "notes": notes, "block": _BLOCK}
     data |= {"percentile": PERCENTILE, "samples": [_slim(sample, texts) for sample in chosen]}
     data["texts"] = list(texts.index)
@@ -91,7 +91,7 @@ def write(runs: Run | Sequence[Run], path: str | Path, megabytes: float = MEGABY
 
 
 def _illustrate(runs: Sequence[Run], chosen: list[dict[str, Any]], names: list[str], album) -> list[str]:
-    """Thumbnails for all runs, what matters first; why some have none, as notes."""
+    """Add thumbnails to all runs, what matters first; return why some have none, as notes."""
     order = sorted(chosen, key=lambda sample: _PRIORITY.index(sample["state"]))
     notes = []
     for number, run in enumerate(runs):
@@ -101,12 +101,12 @@ def _illustrate(runs: Sequence[Run], chosen: list[dict[str, Any]], names: list[s
     return notes
 
 
-def _choice(chosen: list, found: list) -> list[str]:
-    if len(chosen) == len(found):
+def _choice(chosen: list, collected: list) -> list[str]:
+    if len(chosen) == len(collected):
         return []
     return [
-        f"{len(chosen):,} of {len(found):,} samples are on this page: of every category, and of samples that flipped, "
-        "that kept their answer but moved, that failed and that did neither, in proportion."
+        f"{len(chosen):,} of {len(collected):,} samples are on this page: of every category, and of samples that "
+        "flipped, that kept their answer but moved, that failed and that did neither, in proportion."
     ]
 
 
@@ -131,7 +131,7 @@ def _titles(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def _slim(sample: dict[str, Any], texts: rows.Texts) -> dict[str, Any]:
-    """A sample with its forms as lists, in the order of `rows.COLUMNS`."""
+    """Turn a sample's forms into lists, in the order of `rows.COLUMNS`."""
     entries = []
     for entry in sample["runs"]:
         forms = entry and [form | {"seen": texts(form["seen"] or None)} for form in entry["forms"]]
@@ -143,7 +143,7 @@ def _slim(sample: dict[str, Any], texts: rows.Texts) -> dict[str, Any]:
 
 
 def render(data: dict[str, Any], images: Sequence[str]) -> str:
-    """The page's HTML: `data` and the data URIs of its pictures beside style and script, which alone may run."""
+    """Render the page: `data`, the data URIs of its pictures, and the only style and script that may run."""
     place = files("vfkit.browse")
     style = place.joinpath("page.css").read_text(encoding="utf-8")
     script = "".join(place.joinpath(name).read_text(encoding="utf-8") for name in ("list.js", "sample.js", "page.js"))
@@ -160,11 +160,11 @@ def render(data: dict[str, Any], images: Sequence[str]) -> str:
         ),
     }
     template = place.joinpath("page.html").read_text(encoding="utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
+    return re.sub(r"\{\{(\w+)\}\}", lambda field: parts[field[1]], template)
 
 
 def _json(value: Any) -> str:
-    """JSON that no HTML parser sees a tag in."""
+    """Encode as JSON in which no HTML parser sees a tag."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -40,7 +40,7 @@ class Album:
         return self.size >= self.budget
 
     def add(self, key: str, image: Image.Image) -> int | None:
-        """The index of a picture, added where it is not there yet; None where the album is full."""
+        """Return the index of a picture, adding it where it is new; None where the album is full."""
         if key not in self.index and not self.full:
             uri = _uri(image)
             self.index[key] = len(self.pictures)
@@ -90,7 +90,7 @@ def illustrate(run: Run, entries: dict[str, dict[str, Any]], names: Sequence[str
 
 
 def _parts(form: dict[str, Any]) -> list[str]:
-    """Content hashes of a form's images."""
+    """List the content hashes of a form's images."""
     return form["hash"].split("+")
 
 
@@ -135,5 +135,5 @@ def _show(form: dict[str, Any], base: tuple, images: tuple, album: Album) -> Non
     form["change"] = [float(f"{mean:.3g}"), most]
     if 0 < most <= FAINT:
         faint = [Image.fromarray((one * (255 // most)).astype(np.uint8)) for one in apart]
-        found = [album.add(f"difference {form['hash']} {i}", ImageOps.autocontrast(one)) for i, one in enumerate(faint)]
-        form["difference"] = None if None in found else found
+        added = [album.add(f"difference {form['hash']} {i}", ImageOps.autocontrast(one)) for i, one in enumerate(faint)]
+        form["difference"] = None if None in added else added

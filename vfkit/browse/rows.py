@@ -1,4 +1,4 @@
-"""What runs say of each sample, as plain values that a page can hold: scores, margins, answers, drift, errors."""
+"""Per-sample data of runs as plain values for a page: scores, margins, answers, drift, errors."""
 
 import math
 from collections.abc import Sequence
@@ -26,30 +26,30 @@ UNCOUNTED = ("blank", "identity")
 
 
 class Texts:
-    """Texts that occur many times, each kept once and named by its index."""
+    """A table of texts that occur many times: each is stored once and referred to by its index."""
 
     def __init__(self):
         self.index: dict[str, int] = {}
 
     def __call__(self, text: Any) -> int | None:
-        """The index of a text; None for an empty cell."""
+        """Return the index of a text; None for an empty cell."""
         return self.index.setdefault(str(text), len(self.index)) if pd.notna(text) else None
 
 
 def collect(runs: Sequence[Run], texts: Texts) -> list[dict[str, Any]]:
-    """Samples of all runs, those of one id joined: `runs` holds what every run says of one, None where nothing; `state`
-    says what matters most of it.
+    """Collect the samples of all runs by id: `runs` holds what each run says of one, None where nothing; `state` is
+    what matters most.
 
-    A sample that failed, and a row of data that gave no sample, are there too: with their errors and nothing else.
+    Samples that failed, and rows of data that gave no sample, are included with their errors only.
     """
-    found: dict[str, dict[str, Any]] = {}
+    samples: dict[str, dict[str, Any]] = {}
     for number, run in enumerate(runs):
         for sample_id, about, entry in _of_run(run, texts):
-            sample = found.setdefault(sample_id, {"id": sample_id, "runs": [None] * len(runs)})
+            sample = samples.setdefault(sample_id, {"id": sample_id, "runs": [None] * len(runs)})
             sample.update(about)
             sample["runs"][number] = entry
     uncounted = [texts.index[name] for name in UNCOUNTED if name in texts.index]
-    return [sample | {"state": state(sample, uncounted)} for sample in found.values()]
+    return [sample | {"state": state(sample, uncounted)} for sample in samples.values()]
 
 
 def _of_run(run: Run, texts: Texts):
@@ -73,7 +73,7 @@ def _of_run(run: Run, texts: Texts):
 
 
 def probes_of(records: pd.DataFrame) -> list[str]:
-    """Probes that the records have distances of."""
+    """List the probes for which the records hold distances."""
     return [probe for probe in PROBES if records.get(DRIFT.format(probe), pd.Series(dtype=float)).notna().any()]
 
 
@@ -108,7 +108,7 @@ def _errors(part: pd.DataFrame | None) -> list[list[str]]:
 
 
 def _controls(run: Run):
-    """Makes a function: by sample, the yardsticks of its drift for each probe, each a list by probe.
+    """Make a function that gives a sample's controls of drift, each a list by probe.
 
     `same_question` and `other_sample` are mean distances, `pairs` how many images the first is of; `threshold` is the
     distance from which a state has moved like another image's (METHODS 8), in the sample's category.
@@ -134,7 +134,7 @@ def _controls(run: Run):
 
 
 def _short(value: Any) -> float | None:
-    """A number in four digits; None where it is none."""
+    """Round a number to four digits; None where it is missing or infinite."""
     return None if value is None or pd.isna(value) or not math.isfinite(value) else float(f"{value:.4g}")
 
 
@@ -146,9 +146,8 @@ def _whole(value: Any) -> int | None:
 
 
 def state(sample: dict[str, Any], uncounted: Sequence[int] = ()) -> str:
-    """What matters most of a sample, in any run: `flipped`, `failed`, `moved` (answer kept, state beyond the threshold
-    of any probe) or `kept`. Forms of the families `uncounted` do not
-    count."""
+    """Classify a sample over all runs: `flipped`, `failed`, `moved` (answer kept, state beyond the threshold of any
+    probe) or `kept`. Forms of the families `uncounted` do not count."""
     entries = [entry for entry in sample["runs"] if entry]
     forms = [(entry, form) for entry in entries for form in entry["forms"][1:] if form["family"] not in uncounted]
     if any(form["flip"] for _, form in forms):
@@ -164,7 +163,7 @@ def _moved(entry: dict[str, Any], form: dict[str, Any]) -> bool:
 
 
 def choose(samples: list[dict[str, Any]], n: int) -> list[dict[str, Any]]:
-    """At most `n` samples in their order: of each category and `state` in proportion, seeded."""
+    """Choose at most `n` samples, seeded and in proportion to categories and states; their order stays."""
     if len(samples) <= n:
         return samples
     groups: dict[Any, list[dict[str, Any]]] = {}

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -13,18 +12,24 @@ from vfkit.figures.style import (
     GREY,
     MARKERS,
     ORANGE,
+    PAGE,
     RED,
     SKY,
+    SMALL,
     Series,
     forest,
     heat_map,
     legend,
     palette,
+    panels,
+    spaced,
     styled,
 )
 
 VERDICT_COLOURS = {"reproduced": GREEN, "differs": RED, "settings differ": ORANGE}
 VERDICT_COLOURS |= {"not comparable": GREY, "not run": "#D8D8D8", "not possible": SKY}
+_HATCHES = {"reproduced": "", "differs": "/////", "settings differ": ".....", "not comparable": "xxxxx", "not run": ""}
+_HATCHES |= {"not possible": "-----"}
 _MOVES = {
     "R->R": "right, stays right",
     "R->W": "right to wrong",
@@ -42,8 +47,7 @@ def plot_models(table: pd.DataFrame, columns: Mapping[str, str], by: str = "data
         columns: of the panels, with their axis labels.
     """
     models, datasets = list(dict.fromkeys(table["model"])), list(dict.fromkeys(table[by]))
-    height = 1.4 + len(models) * max(0.34, 0.17 * len(datasets))
-    fig, axes = plt.subplots(1, len(columns), figsize=(2 + 3.1 * len(columns), height), sharey=True, squeeze=False)
+    fig, axes = panels(1, len(columns), 0.9 + len(models) * max(0.2, 0.13 * len(datasets)), PAGE, sharey=True)
     for ax, (column, label) in zip(axes[0], columns.items(), strict=True):
         series = []
         for dataset, colour, marker in zip(datasets, palette(len(datasets)), MARKERS * 4, strict=False):
@@ -57,7 +61,7 @@ def plot_models(table: pd.DataFrame, columns: Mapping[str, str], by: str = "data
             ax.axhline(row + 0.5, color="#E2E2E2", linewidth=0.6, zorder=0)
     axes[0, 0].set_yticks(np.arange(len(models)), models)
     axes[0, 0].set_ylim(len(models) - 0.5, -0.5)
-    legend(fig, ncols=min(len(datasets), 4))
+    legend(fig)
     return fig
 
 
@@ -69,8 +73,7 @@ def plot_transition_grid(table: pd.DataFrame, families: Sequence[str]) -> Figure
         table: of `metrics.transition_table` by `model`, models in their order. families: the columns, in order.
     """
     models = list(dict.fromkeys(table["model"]))
-    size = (2 + 1.36 * len(families), 1.5 + 0.62 * max(len(models), 2))
-    fig, axes = plt.subplots(2, 2, figsize=(max(size[0], 6), size[1]), sharex=True, sharey=True)
+    fig, axes = panels(2, 2, 0.9 + 0.36 * max(len(models), 2), PAGE, sharex=True, sharey=True)
     for ax, (move, label) in zip(axes.flat, _MOVES.items(), strict=True):
         share = 100 * table[move] / table["instances"].where(table["instances"] > 0)
         values = table.assign(share=share).pivot(index="model", columns="family", values="share")
@@ -79,9 +82,11 @@ def plot_transition_grid(table: pd.DataFrame, families: Sequence[str]) -> Figure
             ax, values, values.map(lambda x: "" if pd.isna(x) else f"{x:.1f}"), cmap="Blues", vmin=0, linewidths=0.5
         )
         ax.set_title(f"{move}: {label}")
-    heads = ["union" if name.startswith("union") else name.replace("_", "\n") for name in families]
+    heads = ["union" if name.startswith("union") else spaced(name) for name in families]
     for ax in axes[1]:
-        ax.set_xticks(np.arange(len(families)) + 0.5, heads, fontsize=7)
+        ax.set_xticks(
+            np.arange(len(families)) + 0.5, heads, fontsize=SMALL, rotation=45, ha="right", rotation_mode="anchor"
+        )
     return fig
 
 
@@ -95,7 +100,7 @@ def plot_verdicts(table: pd.DataFrame) -> Figure:
     item = table["where"].str.replace(r" \((?:run \d|mean of 4 runs|v1|L2)\)| caption", "", regex=True)
     item = table["paper"] + " " + item.str.split(" / ").str[-1]
     counts = pd.crosstab(item, table["verdict"]).reindex(list(dict.fromkeys(item)))
-    fig, ax = plt.subplots(figsize=(7.4, 1.3 + 0.24 * len(counts)))
+    fig, ((ax,),) = panels(1, 1, 0.9 + 0.17 * len(counts), PAGE)
     left = np.zeros(len(counts))
     for verdict, colour in VERDICT_COLOURS.items():
         n = counts.get(verdict, pd.Series(0, counts.index)).to_numpy(float)
@@ -106,7 +111,7 @@ def plot_verdicts(table: pd.DataFrame) -> Figure:
             color=colour,
             height=0.72,
             label=f"{verdict} ({int(n.sum())})",
-            hatch="////" if verdict == "differs" else None,
+            hatch=_HATCHES[verdict],
             edgecolor="white",
         )
         left += n
@@ -127,7 +132,7 @@ def plot_published(table: pd.DataFrame, columns: Sequence[str] = ("reproduced", 
     """
     own = table[table["verdict"].isin(columns) & table["margin"].gt(0)]
     ratio = (own["difference"] / own["margin"]).clip(-4, 4)
-    fig, ax = plt.subplots(figsize=(6.4, 2.8))
+    fig, ((ax,),) = panels(1, 1, 2.4)
     bins = np.linspace(-4, 4, 49).tolist()
     ax.hist(ratio, bins=bins, color=BLUE, alpha=0.85)
     for end in (-1, 1):

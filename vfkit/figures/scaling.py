@@ -68,6 +68,7 @@ def plot_scale(table: pd.DataFrame, columns: Sequence[str]) -> Figure:
     at = _apart(params)
     series = list(models["series"].unique())
     marks = dict(zip(models["model"], itertools.cycle(MARKERS), strict=False))
+    order = list(at.sort_values().index)  # neighbours have their n on different sides
     for row, dataset in zip(axes, datasets, strict=True):
         own = table[table["dataset"] == dataset]
         row[0].set_title(f"{dataset}, n = {int(own['samples'].iloc[0]):,} samples")
@@ -81,23 +82,25 @@ def plot_scale(table: pd.DataFrame, columns: Sequence[str]) -> Figure:
                 known = part[column].where(part[f"{column}_low"].notna())
                 ax.plot(x, scale * known, color=colour, linestyle=dash, linewidth=1, zorder=2)
                 for point in part.to_dict("records"):
-                    _point(ax, at[point["model"]], point, column, scale, colour, marks[point["model"]])
+                    model = point["model"]
+                    _point(ax, at[model], point, column, scale, colour, marks[model], order.index(model) % 2 == 0)
             explain_bars(ax, bool((own[column].notna() & own[f"{column}_low"].isna()).any()))
             _references(ax, own, column, scale)
             ax.set_ylabel(name, fontsize=SMALL)
             ax.set_ylim(bottom=min(0, ax.get_ylim()[0]))
-    _size_axis(axes, params, at)
+    _size_axis(axes, params, at, room=0.27 if _OF.keys() & set(columns) else 0.15)
     legend(fig)
     return fig
 
 
-def _point(ax: Axes, x: float, row: dict, column: str, scale: float, colour: str, marker: str) -> None:
+def _point(ax: Axes, x: float, row: dict, column: str, scale: float, colour: str, marker: str, left: bool) -> None:
     label = f"{row['model']} ({size_name(row['params'])}, {row['series']})"
     ax.vlines(x, scale * row[f"{column}_low"], scale * row[f"{column}_high"], color=colour, linewidth=1.6, zorder=2)
     ax.plot(x, scale * row[column], marker, linestyle="", color=colour, markersize=5, label=label, zorder=3)
     if column in _OF:
-        at, text = (x, scale * row[column]), f"n = {int(row[_OF[column]]):,}"
-        ax.annotate(text, at, (5, 3), textcoords="offset points", fontsize=SMALL, color=INK, annotation_clip=True)
+        at, text, away = (x, scale * row[column]), f"n = {int(row[_OF[column]]):,}", -5 if left else 5
+        style: dict = dict(textcoords="offset points", ha="right" if left else "left", fontsize=SMALL, color=INK)
+        ax.annotate(text, at, (away, 3), **style, annotation_clip=True)
     if pd.notna(published := row.get(f"{column}_published", np.nan)):
         label = f"published: {row['published_source']}"
         ax.plot(x, scale * published, **hollow(ax, label))
@@ -131,15 +134,15 @@ def _width(params: pd.Series) -> float:
     return max(params.max() / params.min(), 1.5)
 
 
-def _size_axis(axes: np.ndarray, params: pd.Series, at: pd.Series) -> None:
-    """Ticks at the models' sizes, as many as can be read."""
+def _size_axis(axes: np.ndarray, params: pd.Series, at: pd.Series, room: float) -> None:
+    """Ticks at the models' sizes, as many as can be read; `room` is left before the first, as a share of the axis."""
     ticks: list[float] = []
     width = _width(params)
     for value in params.sort_values():
         if not ticks or value / ticks[-1] > width**0.17:
             ticks.append(value)
     for ax in axes.flat:
-        ax.set(xscale="log", xlim=(at.min() / width**0.15, at.max() * width**0.15))
+        ax.set(xscale="log", xlim=(at.min() / width**room, at.max() * width**0.15))
         ax.xaxis.set_major_locator(FixedLocator(ticks))
         ax.xaxis.set_minor_locator(NullLocator())
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: size_name(value)))

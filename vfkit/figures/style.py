@@ -107,8 +107,10 @@ def family_axes(table: pd.DataFrame, n_panels: int, n: list[str]) -> tuple[Figur
     """
     rows, lines = max(len(table), 1), 1 if n_panels <= 3 else 2
     names = [f"{_broken(spaced(family), 26)}\n{count}" for family, count in zip(table["family"], n, strict=True)]
-    each = 0.06 + 0.12 * max((name.count("\n") + 1 for name in names), default=1)
-    fig, axes = panels(lines, -(-n_panels // lines), 0.1 + lines * (0.45 + each * rows), sharey=True)
+    each = 0.12 * max((name.count("\n") + 1 for name in names), default=1) + (0.06 if lines == 1 else 0.02)
+    fig, axes = panels(
+        lines, -(-n_panels // lines), 0.1 + lines * (0.45 + 0.17 * (lines - 1) + each * rows), sharey=True
+    )
     axes[0, 0].set_yticks(np.arange(len(table)), names)
     axes[0, 0].set_ylim(rows - 0.5, -0.5)
     for ax in axes.flat:

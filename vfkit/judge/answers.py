@@ -1,4 +1,4 @@
-"""Answers read by rule: strict, so that what is not clearly said counts as `other` and nothing is guessed (VF 3.3)."""
+"""Read answers by strict rules: what is not clearly said counts as `other`, and nothing is guessed (VF 3.3)."""
 
 import re
 import unicodedata
@@ -64,7 +64,7 @@ _SPELLINGS = {word: str(number) for number, word in enumerate(_NUMBERS)} | {
 
 
 def strip_reasoning(text: str) -> tuple[str, int]:
-    """An answer without the reasoning that a thinking model writes before it.
+    """Remove the reasoning that a thinking model writes before its answer.
 
     Removed are `<think> ... </think>` (also `<thinking>`, `<thought>`, `<reason>`, `<reasoning>`, `<seed:think>`),
     everything up to a closing tag whose opening one stood in the prompt, and everything from an opening tag that is
@@ -80,7 +80,7 @@ def strip_reasoning(text: str) -> tuple[str, int]:
 
 
 def parse_choice(text: str, labels: Sequence[str], options: Sequence[str]) -> int | None:
-    """The option that a free answer names, or None where it names none, or more than one.
+    """Parse the option that a free answer names; None where it names none, or more than one.
 
     An option is named by its label, its text (letter case, quotes, emphasis, outer punctuation, `gray` or `grey`, `2`
     or `two` aside), or both: `B`, `(B)`, `**B**`, `Option B`, `B. a cat`, `a cat (B)`, `a cat`. Read in this order:
@@ -129,7 +129,7 @@ def parse_choice(text: str, labels: Sequence[str], options: Sequence[str]) -> in
 
 
 def match(answer: str, truth: str, trap: str, aliases: Sequence[str] = (), trap_aliases: Sequence[str] = ()) -> str:
-    """The outcome of an open answer by its words only: `vision`, `bias` or `other` (VF 3.3).
+    """Judge an open answer by its words only: `vision`, `bias` or `other` (VF 3.3).
 
     Compared are words: letter case, punctuation, articles, `gray` or `grey`, `2` or `two` aside. An answer that equals
     the truth or one of its aliases is `vision`, the trap or one of its aliases `bias`. So is one that contains, word
@@ -156,13 +156,13 @@ def match(answer: str, truth: str, trap: str, aliases: Sequence[str] = (), trap_
 
 
 def _plain(text: str) -> str:
-    """Letter case, Unicode forms, spellings, spaces and outer punctuation taken off."""
+    """Normalise letter case, Unicode forms, spellings and spaces, and strip outer punctuation."""
     text = re.sub(r"\s+", " ", unicodedata.normalize("NFKC", text).casefold()).strip(_QUOTES + ".,;:!?()[]")
     return _spelled(text)
 
 
 def _words(text: str) -> str:
-    """Words only, separated by single spaces: no punctuation but within numbers, no articles."""
+    """Reduce a text to its words, separated by single spaces: no articles, no punctuation outside numbers."""
     text = unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'")
     text = re.sub(r"n't\b", " not", text.replace("can't", "cannot"))
     words = re.findall(r"\d+(?:[.,:]\d+)+|\w+", text.replace("'", ""))
@@ -170,12 +170,12 @@ def _words(text: str) -> str:
 
 
 def _spelled(text: str) -> str:
-    """One spelling of words that have two, digits for numbers up to twenty."""
+    """Unify spellings: one of each pair, digits for numbers up to twenty."""
     return re.sub(r"[a-z]+", lambda word: _SPELLINGS.get(word[0], word[0]), text)
 
 
 def _find(text: str, phrases: Sequence[str]) -> tuple[set[str], str]:
-    """Which phrases occur as whole words, longest first, and the text with them taken out."""
+    """Find the phrases that occur as whole words, longest first; return them and the text without them."""
     named = set()
     for phrase in sorted(set(phrases) - {""}, key=len, reverse=True):
         text, n = re.subn(rf"(?<!\w){re.escape(phrase)}(?!\w)", " | ", text)
@@ -192,7 +192,7 @@ def _only(named: set[int]) -> int | None:
 
 
 def _named(text: str, labels: Sequence[str], options: Sequence[str]) -> set[int]:
-    """The options that a text is the name of: of several where the text of one is the label of another."""
+    """Find the options that a text names: several where the text of one is the label of another."""
     text = text.strip(_QUOTES)
     plain = _plain(text)
     named = {index for index, option in enumerate(options) if plain and plain == _plain(option)}
@@ -214,7 +214,7 @@ def _named(text: str, labels: Sequence[str], options: Sequence[str]) -> set[int]
 
 
 def _said(text: str, labels: Sequence[str], options: Sequence[str]) -> Iterator[set[int]]:
-    """For everything that is said to be the answer, the options it names: none where it is something else."""
+    """Yield, for each claim of an answer, the options it names: none where it claims something else."""
     for pattern in _SAID:
         for before in pattern.finditer(text):
             sentence = re.split(r"[.!?\n]", text[: before.start()])[-1]
@@ -230,7 +230,7 @@ def _said(text: str, labels: Sequence[str], options: Sequence[str]) -> Iterator[
 
 
 def _leading(text: str, labels: Sequence[str], options: Sequence[str]) -> set[int]:
-    """The options that a text begins with; those joined to them by `or`, `and` or a comma too."""
+    """Find the options that a text begins with, and those joined to them by `or`, `and` or a comma."""
     best: tuple[int, set[int]] = (0, set())
     for index, (label, option) in enumerate(zip(labels, options, strict=True)):
         name = rf"(?:{_NOUN}\b\s*[:=]?\s*)?[(\[{_QUOTES}]*{re.escape(label)}(?!\w)[)\]\"'`*_$}}\u201d\u2019]*"
@@ -257,7 +257,7 @@ def _leading(text: str, labels: Sequence[str], options: Sequence[str]) -> set[in
 
 
 def _spelling(word: str) -> str:
-    """A pattern of a word in any of its spellings."""
+    """Make a pattern of a word in any of its spellings."""
     one = _spelled(word.casefold())
     return (
         "(?:"
@@ -277,7 +277,7 @@ def _begins_with(text: str, word: str) -> bool:
 
 
 def _mentioned(text: str, labels: Sequence[str], options: Sequence[str]) -> set[int]:
-    """The options whose text or label occurs somewhere. An `A` before a noun in small letters is an article."""
+    """Find the options whose text or label occurs anywhere. An `A` before a lower-case noun is an article."""
     texts = [_plain(option) for option in options]
     phrases, _ = _find(_plain(text), texts)
     said = {index for index, option in enumerate(texts) if option in phrases}

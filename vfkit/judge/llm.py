@@ -35,7 +35,8 @@ class JudgeError(RuntimeError):
 
 
 class LLMJudge:
-    """Judges answers by `vision`, `bias` or `other`, each of equal content once: verdicts are kept on disk.
+    """A language model that judges answers as `vision`, `bias` or `other`; verdicts are kept on disk: equal
+    cases are judged once.
 
     Args:
         model, base_url, key_env: the judge, where it is asked, and the variable that holds its key (VF: deepseek-chat).

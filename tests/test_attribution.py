@@ -75,7 +75,7 @@ def test_restoration_is_what_was_planted():
 
 def test_the_finding_names_entry_path_and_what_undoes_it():
     text = metrics.attribution_finding(_edits(), model="planted")
-    assert text.startswith("**planted, text overlay.** Of 24 instances")
+    assert text.startswith("**planted, text overlay**\n\n- Of 24 instances")
     assert "bring back 60" in text or "bring back 59" in text or "bring back 61" in text
     assert text.count("what shows the change matters more") == 2
     assert "more than half up to layer 2 and less than half from layer 3 on" in text

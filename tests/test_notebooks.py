@@ -72,6 +72,18 @@ def test_05_holds_two_models_against_each_other(tmp_path):
     assert "no level tells the VRS of" in _printed(tmp_path)  # the same model twice
 
 
+def test_06_shows_where_an_answer_breaks(tmp_path):
+    small = dict(n=3, models="mini_qwen3vl", families="text_overlay", layers="0,3", eps="[]", graded=0, controls=1)
+    done = _papermill("06_attribution", tmp_path, out=tmp_path / "out", **small)
+    assert done.returncode == 0, done.stderr[-3000:]
+    (run,) = (tmp_path / "out" / "attribution" / "mini_qwen3vl" / "easy_vqa").iterdir()
+    for name in ("reasons", "layers", "crossover", "patch_contrasts", "knockout_contrasts", "attention_outcomes"):
+        assert (run / "tables" / f"{name}.csv").stat().st_size and (run / "tables" / f"{name}.tex").stat().st_size
+    for name in ("layers", "lens", "patching", "knockout", "attention"):
+        assert (run / "figures" / f"{name}.png").stat().st_size and (run / "figures" / f"{name}.pdf").stat().st_size
+    assert "Inside: up to" in _printed(tmp_path)
+
+
 def test_03_shows_noise_ablation_and_attacks(tmp_path):
     small = dict(n=2, trials=1, steps=2, noise="1,2", loudest=4)
     done = _papermill("03_spectral", tmp_path, out=tmp_path / "out", **small)

@@ -96,3 +96,9 @@ def test_tables_without_estimates_or_rows_are_shown_whole():
 
 def test_a_table_holds_no_markup_of_its_data():
     assert "<b>" not in output.shown(TABLE.assign(family=["<b>x", "y"]))._repr_html_()
+
+
+def test_a_table_without_rows_is_saved_too(tmp_path):
+    table = pd.DataFrame({"family": pd.Series(dtype=object), "rate": pd.Series(dtype=float), "n": pd.Series(dtype=int)})
+    for path in output.save(table, tmp_path, "none"):
+        assert "family" in path.read_text()

@@ -199,7 +199,7 @@ def latex(table: pd.DataFrame, caption: str = "", name: str = "") -> str:
         caption: makes it a float with this caption and the label `tab:name`.
     """
     table = table.loc[:, ~table.eq("").all()] if len(table) else table
-    numeric = [table[head].str.match(r"^$|^-?[\d.,]+(?:e[-+]\d+)?(?: \[.*\])?$").all() for head in table]
+    numeric = [table[head].astype(str).str.match(r"^$|^-?[\d.,]+(?:e[-+]\d+)?(?: \[.*\])?$").all() for head in table]
     sides = "".join("r" if each else "l" for each in numeric)
     body = table.to_latex(index=False, escape=True, column_format=sides)
     body = body.replace("→", r"$\to$")

@@ -83,7 +83,7 @@ def plot_lens(table: pd.DataFrame, family: str = "text_overlay") -> Figure:
         if len(own):
             series.append(Series(own, "margin", colour, f"{label} (n = {int(own['instances'].max())})", mark))
     curves(ax, series, "layer")
-    ax.set(xlabel="layer whose state is read out", ylabel="mean base-label margin (nats)")
+    ax.set(xlabel="layer whose state is read out", ylabel="mean base-label\nmargin (nats)")
     _whole(ax)
     legend(fig)
     return fig
@@ -180,7 +180,7 @@ def plot_attention(table: pd.DataFrame, family: str = "text_overlay") -> Figure:
         Series(part, "entropy", colour, f"entropy, {what}", mark) for part, colour, mark, what in parts if len(part)
     ]
     curves(axes[1], spread, "layer")
-    axes[0].set(xlabel="layer", ylabel="share of attention (mean over heads)", ylim=(0, None))
+    axes[0].set(xlabel="layer", ylabel="share of attention\n(mean over heads)", ylim=(0, None))
     axes[1].set(xlabel="layer", ylabel="entropy (nats)")
     for ax in axes:
         _whole(ax)

@@ -28,6 +28,8 @@ from vfkit.figures.style import (
 
 VERDICT_COLOURS = {"reproduced": GREEN, "differs": RED, "settings differ": ORANGE}
 VERDICT_COLOURS |= {"not comparable": GREY, "not run": "#D8D8D8", "not possible": SKY}
+_HATCHES = {"reproduced": "", "differs": "/////", "settings differ": ".....", "not comparable": "xxxxx", "not run": ""}
+_HATCHES |= {"not possible": "-----"}
 _MOVES = {
     "R->R": "right, stays right",
     "R->W": "right to wrong",
@@ -109,7 +111,7 @@ def plot_verdicts(table: pd.DataFrame) -> Figure:
             color=colour,
             height=0.72,
             label=f"{verdict} ({int(n.sum())})",
-            hatch="////" if verdict == "differs" else None,
+            hatch=_HATCHES[verdict],
             edgecolor="white",
         )
         left += n

@@ -17,8 +17,9 @@ def attribution_finding(edits: pd.DataFrame, family: str = "text_overlay", model
         edits: of one run. family: the perturbation. model: its name, for the sentence.
     """
     own = edits[edits["family"] == family]
-    about = f"**{model + ', ' if model else ''}{family.replace('_', ' ')}.** "
-    return about + " ".join(filter(None, [entry_sentence(own), knockout_sentence(own), path_sentence(own)]))
+    about = f"**{model + ', ' if model else ''}{family.replace('_', ' ')}**\n\n"
+    claims = filter(None, [entry_sentence(own), knockout_sentence(own), path_sentence(own)])
+    return about + "\n".join(f"- {claim}" for claim in claims)
 
 
 def entry_sentence(edits: pd.DataFrame) -> str:

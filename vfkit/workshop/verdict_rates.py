@@ -19,7 +19,9 @@ import pandas as pd
 from vfkit import metrics
 from vfkit.metrics import rules, stats
 from vfkit.metrics.bands import ALIKE, BOUND, HIGH, LOW
+from vfkit.metrics.calibration import CHANGES, GAPS
 from vfkit.metrics.effects import effects
+from vfkit.metrics.severity import LEADS
 from vfkit.metrics.verdict import verdict_words
 from vfkit.perturb import HI_FAMILIES
 from vfkit.workshop import worlds
@@ -165,6 +167,22 @@ def _worst(shares: dict[str, float]):
     return make
 
 
+def _sure(base: float, perturbed: float, column: str = "verdict"):
+    """The gap between confidence and accuracy of the base, or its change under perturbation."""
+    family = "base" if column == "verdict" else "scale"
+
+    def make(rng) -> str:
+        table = metrics.calibration_table(worlds.confidence_records(rng, 100, base, perturbed))
+        return table.set_index("family")[column][family]
+
+    return make
+
+
+def _first(state: tuple[float, float], answer: tuple[float, float]):
+    """What comes first as a perturbation grows."""
+    return lambda rng: metrics.onset_table(*worlds.severity_records(rng, 40, state, answer)).verdict[0]
+
+
 _SEES = {"L1": 0.5, "L2": 0.4, "L3": 0.4}
 
 
@@ -202,6 +220,12 @@ WORLDS: dict[str, tuple[Reader, set[str]]] = {
     "overlay: flips follow no label": (_complied(1 / 3), set()),
     "attack: flips as its noise does": (_attacked(0.3, 0.3), set()),
     "what flips most: all families 20 %": (_worst(_EVEN), set()),
+    "calibration: confidence is accuracy": (_sure(1, 1), {GAPS[2]}),
+    "calibration: too sure, and no surer under perturbation": (_sure(3, 3, "change_verdict"), {CHANGES[2]}),
+    "severity: states pass their control and answers flip at angles drawn alike": (
+        _first((4, 70), (4, 70)),
+        {LEADS[2]},
+    ),
 }
 
 
@@ -267,6 +291,15 @@ LADDERS: dict[str, tuple[str, dict[str, Reader]]] = {
     "what flips most, others 20 %, 60 images": (
         "rotation",
         _ladder("rotation {:.0%}", lambda p: _worst(_EVEN | {"rotation": p}), 0.35, 0.4, 0.5, 0.6),
+    ),
+    "calibration: overconfident": (GAPS[0], _ladder("scores times {:g}", lambda by: _sure(by, by), 1.5, 2, 3, 4)),
+    "calibration: surer under perturbation": (
+        CHANGES[0],
+        _ladder("scores times {:g}", lambda by: _sure(1, by, "change_verdict"), 1.5, 2, 3, 4),
+    ),
+    "severity: hidden instability precedes flips": (
+        LEADS[0],
+        _ladder("flips {:g} degrees later", lambda by: _first((4, 50), (4 + by, 50 + by)), 5, 10, 20, 30),
     ),
 }
 

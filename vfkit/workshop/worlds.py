@@ -190,3 +190,41 @@ def rank_records(rng, shared: float, samples: int = 80) -> pd.DataFrame:
         flips = {family: rng.random(samples) < share for family, share in zip(HI_FAMILIES, own, strict=True)}
         runs.append(flip_records(_singles(samples), {"base": np.zeros(samples)} | flips).assign(model=model))
     return pd.concat(runs, ignore_index=True).assign(dataset="d")
+
+
+# --- confidence and severity ------------------------------------------------------------------------------------------
+
+
+def confidence_records(rng, n: int, base: float = 1.0, perturbed: float = 1.0, instances: int = 3) -> pd.DataFrame:
+    """Records of `n` images whose answers are right with the probabilities p of four options, and whose scores are
+    log p times a sharpness: 1 is calibrated, more is too sure."""
+    p = rng.dirichlet(np.full(4, 0.5), n)
+    answer = (p.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1).clip(max=3)
+    parts = []
+    for number in range(-1, instances):
+        family = "base" if number < 0 else "scale"
+        scores = np.log(np.maximum(p, 1e-9)) * (base if number < 0 else perturbed)
+        rows = flip_records(_singles(n), {family: np.zeros(n)}, {"draw": number})
+        lists = {
+            "logp_text": scores,
+            "logp_end": 0 * scores,
+            "n_tokens": 0 * scores + 1,
+            "logp_letter": np.nan * scores,
+        }
+        rows = rows.assign(**{name: list(values) for name, values in lists.items()})
+        parts.append(rows.assign(prediction=p.argmax(axis=1), answer=answer, n_options=4))
+    return pd.concat(parts, ignore_index=True)
+
+
+def severity_records(rng, n: int, state: tuple[float, float], answer: tuple[float, float]) -> list[pd.DataFrame]:
+    """Records and same-question controls of `n` images turned by growing angles: each state passes the control's 5th
+    percentile at an angle drawn from one range, each answer flips at one drawn from the other."""
+    column, images = "cos_ctx_mcq_post_norm", _singles(n)
+    passes, flips, far = rng.uniform(*state, n), rng.uniform(*answer, n), 1 - np.log(0.95)
+    parts = [flip_records(images, {"base": np.zeros(n)}).assign(**{column: 0.0})]
+    for strength in (5.0, 15.0, 30.0, 60.0):
+        rows = flip_records(images, {"severity_rotation": strength >= flips}, {"strength": strength})
+        parts.append(rows.assign(**{column: far * strength / passes}))
+    distance = 1 + rng.exponential(size=5 * n)  # of which `far` is the 5th percentile
+    samples = np.repeat(parts[0]["sample_id"].to_numpy(), 5)
+    return [pd.concat(parts, ignore_index=True), pd.DataFrame({"sample_id": samples, column: distance})]

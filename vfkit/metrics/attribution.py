@@ -7,6 +7,7 @@ import pandas as pd
 
 from vfkit.metrics import rules
 from vfkit.metrics.causes import RESTORES, UNDOES, handover, knockout_contrasts, patch_contrasts, patch_table
+from vfkit.metrics.frames import need
 
 
 def attribution_finding(edits: pd.DataFrame, family: str = "text_overlay", model: str = "") -> str:
@@ -16,6 +17,7 @@ def attribution_finding(edits: pd.DataFrame, family: str = "text_overlay", model
     Args:
         edits: of one run. family: the perturbation. model: its name, for the sentence.
     """
+    need(edits, "edits", "family", "kind", "reason")
     own = edits[edits["family"] == family]
     about = f"**{model + ', ' if model else ''}{family.replace('_', ' ')}**\n\n"
     claims = filter(None, [entry_sentence(own), knockout_sentence(own), path_sentence(own)])

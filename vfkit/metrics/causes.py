@@ -23,6 +23,7 @@ _WHO = ["sample_id", "image_id", "family", "instance"]
 def edit_reasons(edits: pd.DataFrame) -> pd.DataFrame:
     """How many instances were patched and had tokens hidden, by `kind` and `family`, and why others were not: `reason`
     (empty: done), `instances`, `images`."""
+    need(edits, "edits", *_WHO, "kind", "reason")
     own = edits.drop_duplicates([*_WHO, "kind"])
     grouped = own.groupby(["kind", "family", "reason"], sort=True)
     return grouped.agg(instances=("instance", "size"), images=("image_id", "nunique")).reset_index()
@@ -106,6 +107,7 @@ def handover(table: pd.DataFrame, place: str = "image") -> tuple[float, float]:
         `question` and `answer`, where restoration rises, the last below and the first after it above. NaN where there
         is none.
     """
+    need(table, "patches", "into", "place", "donor", "layer", "restoration_low", "restoration_high")
     own = table[(table["into"] == "perturbed") & (table["place"] == place) & (table["donor"] == "base")]
     own = own.sort_values("layer")
     above, below = own["restoration_low"] > HALF, own["restoration_high"] < HALF

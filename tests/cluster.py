@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -34,16 +35,11 @@ def run(model: str, n: int, seconds: float) -> str:
     nodes, client = Path(tempfile.mkdtemp(prefix="nodes-")), Path(tempfile.mkdtemp(prefix="client-"))
     paths = [str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH", "")]
     os.environ |= {"PYTHONPATH": os.pathsep.join(paths), "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
-    os.environ["RAY_raylet_start_wait_time_s"] = "300"  # on a busy machine
     os.chdir(nodes)
 
     import ray
-    from ray.cluster_utils import Cluster
 
-    memory = {"object_store_memory": 80 * 2**20, "num_gpus": 0, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=memory | {"num_cpus": 1})
-    second = cluster.add_node(num_cpus=1, num_gpus=0, object_store_memory=80 * 2**20)
-    cluster.wait_for_nodes()
+    cluster, second = _nodes()
     os.chdir(client)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
 
@@ -81,6 +77,25 @@ def run(model: str, n: int, seconds: float) -> str:
     pd.testing.assert_frame_equal(theirs[same], ours[same])
     pd.testing.assert_frame_equal(theirs, ours, rtol=0, atol=ROUNDING)
     return f"{len(ours)} records of {n} samples: equal to those of one process, with one of two nodes killed half-way"
+
+
+def _nodes() -> tuple[Any, Any]:
+    """A cluster of two nodes, and the second of them."""
+    from ray.cluster_utils import Cluster
+
+    memory = {"object_store_memory": 80 * 2**20, "num_gpus": 0, "num_cpus": 1}
+    for attempt in range(5):  # on a busy machine Ray's own processes may take longer than it waits for them
+        cluster = Cluster()
+        try:
+            cluster.add_node(**memory, include_dashboard=False)
+            second = cluster.add_node(**memory)
+            cluster.wait_for_nodes()
+            return cluster, second
+        except Exception:
+            cluster.shutdown()
+            if attempt == 4:
+                raise
+    raise AssertionError("unreachable")
 
 
 if __name__ == "__main__":

@@ -284,8 +284,9 @@ OTHERS = {
     "local": {
         *("Gemma3", "LlavaOneVision", "InternVL", "_square"),  # other adapters
         *("blank", "high_pass", "low_pass"),  # other families
-        *("option_scores", "to_images", "_inputs"),  # attacks
+        *("option_scores", "rule_scores", "to_planes", "to_images", "_inputs"),  # attacks
         *("Job", "chunks"),  # what is read together
+        *("load_wording", "settings"),  # read, or planned, before a study is
         *("_reason", "load_without_tokenizer", "_tokenizer"),  # words of errors; estimates
     },
     "attack": {"MRope", "LlavaOneVision", "InternVL", "high_pass", "low_pass"},

@@ -663,3 +663,12 @@ def test_a_study_of_files_reports_bad_rows_and_broken_images(name, tmp_path):
     assert errors.set_index("stage").error.to_dict() == {"dataset": "RowError", "image": "ImageError"}
     assert errors.sample_id.iloc[0].startswith(name) and run.samples().meta.iloc[0]
     assert vfkit.run_study(config, progress=False).folder == run.folder
+
+
+def test_a_whole_number_with_pandas_zero_is_that_number():
+    """pandas writes whole numbers of a column that has empty cells as 1.0."""
+    assert decide([("1.0", ("1", "2")), ("2.0", ("2", "3")), ("1.0", ("1.0", "1")), ("7.0", ("1", "2"))])[:3] == [
+        0,
+        0,
+        0,
+    ]

@@ -139,7 +139,9 @@ def place(tmp_path, monkeypatch):
     Image.new("RGB", (32, 32)).save(tmp_path / "image.png")
 
 
-@pytest.mark.parametrize("act, arguments, words", MISTAKES, ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(
+    "act, arguments, words", MISTAKES, ids=lambda value: getattr(value, "__name__", str(value)[:60])
+)
 def test_a_mistake_is_one_clear_line(place, act, arguments, words):
     printed = io.StringIO()
     with pytest.raises((ValueError, OSError, RuntimeError, SystemExit)) as error, contextlib.redirect_stderr(printed):

@@ -249,8 +249,8 @@ def test_open_runs_filters(some_runs):
     assert {name for _, name in open_runs(out, model=["small", "large"], n=5).runs} == {"small", "large"}
     assert list(open_runs(out, finished=False).runs) == [("toy", "third")]
     assert len(open_runs(out, finished=None).runs) == 4
-    with pytest.raises(ValueError, match="unknown column of runs: 'modle'; did you mean 'model'"):
-        open_runs(out, modle="large")
+    with pytest.raises(ValueError, match="unknown column of runs: 'modell'; did you mean 'model'"):
+        open_runs(out, modell="large")
     with pytest.raises(FileNotFoundError, match="no finished run .*'huge'.*there are: large on toy"):
         open_runs(out, model="huge")
     with pytest.raises(FileNotFoundError, match="there is no run"):
@@ -505,7 +505,7 @@ def test_a_run_from_before_says_why_it_is_not_gone_on_with_and_stands_in(tmp_pat
     config = again(old.config, out=str(tmp_path))
     (same, *_) = execute.same_study(config)
     assert same.folder.name == old.folder.name
-    suite = execute.natural_suite(config.families, config.family_params)
+    suite = config.suite()
     who = key.identity(config, suite, "data")
     assert "code" in execute.differences(same, who, {})
     monkeypatch.setitem(LOADERS, config.dataset, _gone)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from stored import several
 
 from vfkit import metrics
 
@@ -133,5 +134,28 @@ def test_v_fat_scores():
         "readings": metrics.vfat_scores(answers, ["format"], pool=False),
         "pressure": metrics.vfat_pressure(answers),
         "transitions": metrics.vfat_transitions(answers),
+        "differences": metrics.vfat_differences(*(own for _, own in answers.groupby("model", sort=False))),
+        "table_2": metrics.vfat_scaling(answers),
     }.items():
-        hold(ours, pd.read_csv(folder / f"{name}.csv"), ("apart",))
+        theirs = pd.read_csv(folder / f"{name}.csv")
+        hold(ours, theirs.drop(columns=theirs.columns.intersection(["models"])), ("apart", "params"))
+
+
+def test_several_sizes():
+    folder = next(STORED.glob("scaling/*/tables"))
+    theirs = {path.stem: pd.read_csv(path) for path in folder.glob("*.csv")}
+    records = several("records")
+    models = theirs["flips"][["model", "series", "params"]].drop_duplicates(ignore_index=True)
+    hold(metrics.by_model(metrics.flip_table, records, models), theirs["flips"])
+    hold(metrics.by_model(metrics.transition_table, records, models), theirs["transitions"])
+    hold(metrics.scale_differences(records, models), theirs["differences"], ("p",))  # by image, no longer by sample
+    hold(metrics.rank_agreement(records, models), theirs["ranks"].drop(columns=["rho_low", "rho_high"]))
+    ours = metrics.scale_summary(records, models, several("vectors"), several("controls"))
+    columns = ["model", "samples", "accuracy", "overlay_IFR", "union_IFR", "union_IV", "R->W_rate", "drift"]
+    hold(ours, theirs["scale"].loc[: len(models) - 1, columns])
+
+
+def test_low_against_high_size_by_size():
+    ours, theirs = metrics.band_test(frame(SPECTRAL, "records")), pd.read_csv(SPECTRAL / "tables" / "h1_h2.csv")
+    ours = ours[~ours.headline].reset_index(drop=True)
+    hold(ours, theirs.dropna(subset="eps")[["eps", "samples", "low_rate", "high_rate", "difference"]])

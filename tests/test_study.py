@@ -78,8 +78,14 @@ class Stub:
     def is_hosted(self, name):
         return False
 
+    def mode_of(self, name, thinking=False):
+        return "instruct"
+
+    def set_thinking(self, on, max_new_tokens):
+        pass
+
     def find(self, name):
-        return types.SimpleNamespace(name=name, path=None, hub=name, params=1.0, type="stub")
+        return types.SimpleNamespace(name=name, path=None, hub=name, params=1.0, type="stub", training="stub")
 
     def files(self, spec):
         return CHECKPOINT
@@ -107,7 +113,7 @@ class Stub:
         """Put the stub where the study looks for models; `setitem` is monkeypatch's, or dict's own in a subprocess."""
         for name in ("models", "models.load", "readout.verify"):
             module = types.ModuleType(f"vfkit.{name}")
-            for function in ("load_model", "fingerprint", "is_hosted", "find", "files", "check", "verify"):
+            for function in ("load_model", "fingerprint", "is_hosted", "find", "files", "mode_of", "check", "verify"):
                 setattr(module, function, getattr(self, function))
             setitem(sys.modules, module.__name__, module)
             if name != "models.load":
@@ -476,9 +482,10 @@ def test_runs_share_a_key_only_if_their_records_must_agree(stub, config, monkeyp
     same |= dict(workers=2, gpus_per_worker=0.5, cpus_per_worker=2, retries=0)
     same |= dict(n=5, seed=1, subset=1, dataset_options={"size": 3})  # what they choose is in the data's fingerprint
     same |= dict(controls=3, max_new_tokens=64, keep_vectors=True)  # of probes, which are off
+    same |= dict(inside_layers=(0,), inside_window=3)  # of what is measured inside: nothing
     assert {run_key(**{field: value}) for field, value in same.items()} == {run_key()}
     other = dict(model="other", rule="text", dtype="bfloat16", probes=True, families=["scale"])
-    other |= dict(family_params={"scale": {"factor": [0.8]}})
+    other |= dict(family_params={"scale": {"factor": [0.8]}}, inside=("lens",))
     other.pop("probes")  # among the protocols
     keys = [run_key(), run_key("edited data")] + [run_key(**{field: value}) for field, value in other.items()]
     same_protocols = ["vfkit", {"sampling": "random"}, {"bands": "equal"}, {"thinking": True}]  # choice, probes

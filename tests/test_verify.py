@@ -28,7 +28,7 @@ def rough(tiny_vlm, request):
     def shake(_, args, out):
         state = out[0] if isinstance(out, tuple) else out
         if state.dtype == torch.bfloat16:
-            state.mul_(1 + 0.03 * torch.randn(state.shape, generator=noise).to(state.dtype))
+            state.mul_(1 + 0.02 * torch.randn(state.shape, generator=noise).to(state.dtype))
 
     for layer in vlm.model.model.language_model.layers:
         request.addfinalizer(layer.register_forward_hook(shake).remove)

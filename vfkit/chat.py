@@ -78,14 +78,20 @@ class Chat:
 
     Args:
         store: the file.
+        asks: False for one that only makes estimates: it needs neither key nor client.
 
     Raises:
         ModelUnavailable: the client is not installed, or the environment holds no key.
     """
 
-    def __init__(self, endpoint: Endpoint, store: str | Path):
+    def __init__(self, endpoint: Endpoint, store: str | Path, asks: bool = True):
         self.endpoint = endpoint
         self.counters: Counter = Counter()
+        self._store = _Store(Path(store))
+        self._pace, self._next = threading.Lock(), 0.0
+        self._in_a_row = 0
+        if not asks:
+            return
         self._key = os.environ.get(endpoint.key_env, "").strip() if endpoint.key_env else "none"
         if not self._key:
             raise ModelUnavailable(
@@ -98,9 +104,6 @@ class Chat:
         self._client = OpenAI(
             api_key=self._key, base_url=endpoint.base_url, timeout=endpoint.timeout, max_retries=endpoint.retries
         )
-        self._store = _Store(Path(store))
-        self._pace, self._next = threading.Lock(), 0.0
-        self._in_a_row = 0
 
     def ask(self, messages: Messages) -> Reply:
         """Ask once; returns the reply or raises the error."""
@@ -141,11 +144,9 @@ class Chat:
         fresh = {self.request_key(messages): messages for messages in requests}
         stored = sum(key in self._store for key in fresh)
         texts = [messages for key, messages in fresh.items() if key not in self._store]
-        limit = next((v for k, v in self.endpoint.request.items() if k in ("max_tokens", "max_completion_tokens")), 0)
-        read, written = sum(map(_tokens, texts)), limit * len(texts)
-        prices = self.endpoint.prices or (float("nan"), float("nan"))
-        cost = (read * prices[0] + written * prices[1]) / 1e6
+        read, written = sum(map(tokens_of, texts)), written_at_most(self.endpoint) * len(texts)
         counts = {"requests": len(requests), "stored": stored, "calls": len(texts)}
+        cost = price(self.endpoint, read, written)
         return counts | {"tokens_read": read, "tokens_written": written, "dollars": round(cost, 4)}
 
     def request_key(self, messages: Messages) -> str:
@@ -229,7 +230,20 @@ def _reply(completion: Any, redact) -> Reply:
     return Reply(redact(text or ""), redact(reasoning or ""), choice.finish_reason or "", usage)
 
 
-def _tokens(messages: Messages) -> int:
+def written_at_most(endpoint: Endpoint) -> int:
+    """Most tokens of one reply; 0 where the request states no limit."""
+    limits = ("max_tokens", "max_completion_tokens")
+    return next((value for name, value in endpoint.request.items() if name in limits), 0)
+
+
+def price(endpoint: Endpoint, read: int, written: int) -> float:
+    """US dollars for tokens read and written; NaN where the endpoint states no prices."""
+    prices = endpoint.prices or (float("nan"), float("nan"))
+    return (read * prices[0] + written * prices[1]) / 1e6
+
+
+def tokens_of(messages: Messages) -> int:
+    """Estimate the tokens that are read of messages: one for four characters, 1,000 an image."""
     total = 0
     for message in messages:
         content = message["content"]

@@ -21,6 +21,7 @@ from IPython.display import display
 
 from vfkit.names import unknown
 from vfkit.parameters import check, literal
+from vfkit.study import StudyConfig, estimate
 from vfkit.webpage import SAVED, links, read, relink, root, summary, write
 
 warnings.filterwarnings("ignore", message="IProgress not found")  # plain progress lines are what we want here
@@ -53,6 +54,18 @@ def validate(cells: Sequence[str] | None = None) -> dict[str, Any]:
     if shell:
         shell.user_ns.update(parameters)
     return parameters
+
+
+def dry_run(*configs: StudyConfig) -> None:
+    """Say how many requests studies would make of hosted models and at what cost, and end the notebook here.
+
+    Raises:
+        SystemExit: always, with status 0, so that papermill takes the notebook as done.
+        ValueError: a study that the model cannot serve.
+    """
+    for config in configs:
+        print(estimate(config))
+    raise SystemExit(0)
 
 
 def finish(saved: Iterable[str | Path]) -> None:

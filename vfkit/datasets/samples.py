@@ -153,6 +153,9 @@ def readings(answer: str, options: Sequence[str]) -> dict[str, int]:
         ValueError: it means none of the options, or a text that several of them share.
     """
     text = answer.strip()
+    shown = [option.strip() for option in options]
+    if re.fullmatch(r"[0-9]+\.0", text) and text not in shown:
+        text = text[:-2]  # a whole number as pandas writes it in a column that has empty cells
     same = [index for index, option in enumerate(options) if option.strip() == text]
     meant = {}
     if len(text) == 1 and text.upper() in LETTERS[: len(options)]:

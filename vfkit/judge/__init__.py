@@ -3,9 +3,21 @@
 Needs no model and no torch; the judge that asks a language model imports its client on first use.
 """
 
+from collections.abc import Callable
+
 from vfkit.judge.answers import OUTCOMES, match, parse_choice, strip_reasoning
 
-__all__ = ["OUTCOMES", "Case", "JudgeError", "LLMJudge", "match", "parse_choice", "strip_reasoning"]
+__all__ = ["OUTCOMES", "Case", "JudgeError", "LLMJudge", "judge_by", "match", "parse_choice", "strip_reasoning"]
+
+
+def judge_by(name: str, base_url: str, key_env: str) -> Callable[..., str]:
+    """Return the judge of open answers by its name: `match` compares words, any other is a language model that is asked
+    at `base_url` with the key in `key_env`; raises as `LLMJudge`."""
+    if name == "match":
+        return match
+    from vfkit.judge.llm import LLMJudge
+
+    return LLMJudge(name, base_url, key_env)
 
 
 def __getattr__(name: str):

@@ -90,7 +90,7 @@ from vfkit.metrics.severity import onset_table, severity_finding, severity_table
 from vfkit.metrics.smoothness import smoothness_finding, smoothness_table
 from vfkit.metrics.summary import finding, scale_finding
 from vfkit.metrics.verdict import pope_balance_table, verdict, verdict_table
-from vfkit.metrics.vfat import vfat_answers, vfat_scores, vfat_table, vrs
+from vfkit.metrics.vfat import vfat_answers, vfat_answers_of, vfat_scores, vfat_table, vrs
 from vfkit.metrics.vfat_compare import (
     vfat_correlations,
     vfat_differences,
@@ -195,6 +195,7 @@ __all__ = [
     "verdict",
     "verdict_table",
     "vfat_answers",
+    "vfat_answers_of",
     "vfat_correlations",
     "vfat_differences",
     "vfat_drift",

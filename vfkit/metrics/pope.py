@@ -201,7 +201,8 @@ def pope_answers(records: pd.DataFrame, samples: pd.DataFrame | None = None) -> 
 
     Returns:
         `says`, `said`, `true` (is it Yes? perturbed, base, truth), `m`, `m_base` (yes-no margins), `case`, `fill` (of
-        blanks), and whether the row `counts`. A frame of this kind is returned as it is: tables take either.
+        blanks), and whether the row `counts`. Of a hosted model, which gives answers only, margins are NaN. A frame of
+        this kind is returned as it is: tables take either.
     """
     if {"says", "said", "true"} <= set(records):
         return records
@@ -212,7 +213,8 @@ def pope_answers(records: pd.DataFrame, samples: pd.DataFrame | None = None) -> 
     rows["family"] = rows.instance.where(blank, rows.family)
     yes = rows["sample"].map(_yes(records, samples)).astype(float)
     truth = rows["sample"].map(rows[rows.is_base].set_index("sample")["answer"])  # a question has one truth
-    rows["counts"] = rows[["prediction", "base", "margin", "base_row"]].notna().all(axis=1) & yes.notna()
+    needed = ["prediction", "base", *(["margin", "base_row"] if rows.margin.notna().any() else [])]  # or answers only
+    rows["counts"] = rows[needed].notna().all(axis=1) & yes.notna()
     rows["counts"] &= truth.notna()
     rows["says"], rows["said"], rows["true"] = rows.prediction == yes, rows.base == yes, truth == yes
     rows["m"] = np.where(rows.says, rows.margin, -rows.margin)

@@ -115,7 +115,8 @@ def scale_summary(
     moves["base_right"], moves["base_wrong"] = moves["R->W"] + moves["R->R"], moves["W->R"] + moves["W->W"]
     table = table.join(_pick(moves, ["base_right", "base_wrong"], ["R->W_rate", "W->R_rate"]))
     if controls is not None and len(controls):
-        drift = _pooled(by_model(drift_table, records, models, vectors=vectors, controls=controls))
+        inside = [each[each["model"].isin(controls["model"])] for each in (records, models)]  # hosted ones have none
+        drift = _pooled(by_model(drift_table, *inside, vectors=vectors, controls=controls))
         for end in ("", "_low", "_high"):
             drift[f"percent{end}"] = 100 * drift[f"drift{end}"] / drift["same_question"]
         table = table.join(_pick(drift, [], ["drift", "hidden"], answer="all"))

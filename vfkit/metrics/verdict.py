@@ -127,7 +127,17 @@ def verdict(
     - A shift towards No: `fall` and `hits_fall`, but not `fragile`.
     - Selection: `unchanged`. As many hallucinations arise as are lost.
     - Undecided: all else, with what is missing.
+
+    Of a hosted model, which gives answers but no margins, there is none; its metrics are said.
     """
+    answers = pope_answers(records, samples)
+    if answers.counts.any() and answers.m[answers.counts].isna().all():
+        base = pope_table(answers).set_index(["category", "family"]).loc[("all", "base")]
+        return (
+            f"On {int(base.questions):,} yes/no questions of {dataset}, {model} is right in "
+            f"{rules.shown(base, 'accuracy')}, with F1 {rules.shown(base, 'F1')}. No verdict: it gives answers but no "
+            "scores, and prior and drift to it are differences of scores."
+        )
     table = verdict_table(records, samples, fill, min_gap).set_index("name")
     base = pope_table(records, samples).set_index(["category", "family"]).loc[("all", "base")]
     priors = prior_table(records, samples, min_gap).set_index(["fill", "group"]).loc[(fill, "all")]

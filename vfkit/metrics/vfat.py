@@ -11,7 +11,8 @@ They answer different questions, so no table pools them. Intervals are 95 %, fro
 questions of an item share what they are about. `cluster="image"` resamples images.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -78,6 +79,17 @@ def vfat_answers(
     table = pd.DataFrame(found, columns=[*ANSWER, "options", "answer", "reasoning"])
     table = in_order(table.sort_values("sample_id", kind="stable"), ["reading", "rule", "format", "level"])
     return table.assign(one=1.0, **{name: (table["outcome"] == name).astype(float) for name in OUTCOMES})
+
+
+def vfat_answers_of(
+    runs: Mapping[str, Any], rules: Sequence[str] = ("paper",), judge: Callable[..., str] = match
+) -> pd.DataFrame:
+    """`vfat_answers` of several runs, one below the other, with `model` (the key) and `mode` (`Run.mode`)."""
+    found = [
+        vfat_answers(run.records(), run.samples(), rules, judge).assign(model=model, mode=run.mode)
+        for model, run in runs.items()
+    ]
+    return pd.concat(found, ignore_index=True)
 
 
 _ORDER = {

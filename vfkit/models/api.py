@@ -10,7 +10,7 @@ import numpy as np
 from PIL.Image import Image
 
 from vfkit import prompts
-from vfkit.chat import Chat, Endpoint, Messages, Reply
+from vfkit.chat import Chat, Endpoint, Messages, Reply, tokens_of
 from vfkit.images import to_png
 from vfkit.judge import parse_choice, strip_reasoning
 from vfkit.models.registry import ModelUnavailable, endpoint_url, find, fingerprint, mode_of
@@ -98,6 +98,12 @@ def conversation(sample: Sample, images: tuple[Image, ...], wording: prompts.Wor
         turn | {"content": [image_part(next(left)) if part["type"] == "image" else part for part in turn["content"]]}
         for turn in turns
     ]
+
+
+def tokens(sample: Sample, images: Sequence[Image]) -> int:
+    """Estimate the tokens of a sample's prompt with these images; no image is encoded."""
+    turns = prompts.user_turn(prompts.text(sample, sample.prompt), len(images), sample.question)
+    return tokens_of(turns)
 
 
 def image_part(image: Image) -> dict[str, Any]:

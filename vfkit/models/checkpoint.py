@@ -49,13 +49,20 @@ def check_architecture(name: str, folder: Path, known: Any) -> None:
     if type_ in known:
         return
     if "auto_map" in config:
-        form = _CONVERTED.get(str(type_), "a form that transformers itself reads, if there is one").format(id=name)
+        form = _CONVERTED.get(str(type_), "a form that transformers itself reads, if there is one").format(
+            id=_released_as(name)
+        )
         reason = f"it brings its own code (auto_map), and vfkit never runs a checkpoint's code. Take {form} instead"
     elif type_ is None:
         reason = "its config.json says no model_type"
     else:
         reason = f"it is of type {type_!r}, for which there is no adapter; there are: {', '.join(known)}"
     raise ModelUnavailable(_refusal(name, folder, reason))
+
+
+def _released_as(name: str) -> str:
+    """Hub id of a model given by hub id, or by a folder called as InternVL's own checkpoints are."""
+    return f"OpenGVLab/{Path(name).expanduser().resolve().name}" if Path(name).expanduser().is_dir() else name
 
 
 def check_files(name: str, folder: Path) -> None:

@@ -17,7 +17,7 @@ from vfkit.datasets import DatasetUnavailable, SampleList
 from vfkit.models import ModelUnavailable
 from vfkit.perturb import Suite
 from vfkit.sample import Sample
-from vfkit.study import provenance, store
+from vfkit.study import hosted, provenance, store
 from vfkit.study.config import StudyConfig
 from vfkit.study.job import Job, control_samples
 from vfkit.study.key import code, identity, n_layers, run_folder, run_key, surroundings
@@ -49,21 +49,16 @@ def run_study(config: StudyConfig, progress: bool = True) -> Run:
     config is returned, with a message.
 
     Raises:
-        ValueError: a name that does not exist (dataset, option, family ...); probes of a hosted model.
+        ValueError: a name that does not exist (dataset, option, family ...); a study that needs more
+            of a hosted model than answers.
         PermissionError: the folder cannot be written, and holds no finished run.
         OSError: the disk is full; what was finished before is kept.
         VerifyError: the engine disagrees with the oracle on one of the first `verify` samples that were read.
         RuntimeError: another process is running the same study.
         ModelUnavailable, DatasetUnavailable: the model or the data are not available, nor is a finished run.
     """
-    hosted = _is_hosted(config)
-    if config.probes and hosted:
-        raise ValueError(f"model {config.model!r} is hosted: it gives answers but no states, and probes need states")
     suite = config.suite()
-    if config.inside and hosted:
-        raise ValueError(f"model {config.model!r} is hosted: it gives answers but no layers, which `inside` needs")
-    if suite.attacks and hosted:
-        raise ValueError(f"model {config.model!r} is hosted: attacks need its gradients, which it does not give")
+    hosted.refuse(config, suite)
     try:
         vfkit.models.fingerprint(config.model, dtype=config.dtype)
         samples = config.load_samples()
@@ -79,7 +74,9 @@ def do(config: StudyConfig, suite: Suite, samples: SampleList, progress: bool = 
         print(config.protocol.say())
     run = finished_run(config, suite, samples)
     if run is None:
-        if not _is_hosted(config):
+        if hosted.answers_only(config.model):
+            print(hosted.estimate(config, samples))
+        else:
             try:
                 import torch  # noqa: F401  without it nothing can be read
             except ImportError as reason:
@@ -121,7 +118,7 @@ def stand_in(config: StudyConfig, suite: Suite, reason: Exception) -> Run:
     Raises:
         Exception: the reason, if there is no such run.
     """
-    who = surroundings(_is_hosted(config))
+    who = surroundings(hosted.answers_only(config.model))
     with contextlib.suppress(*UNAVAILABLE):
         who |= identity(config, suite, "")
     who.pop("data", None)
@@ -257,13 +254,6 @@ def _inside_cost(config: StudyConfig, suite: Suite, samples: Sequence[Sample]) -
         f"Inside: up to {sum(rows.values()):,} rows read for each of {len(samples):,} samples, each at the cost of one "
         f"readout without probes ({parts}); only instances whose margin fell are patched"
     )
-
-
-def _is_hosted(config: StudyConfig) -> bool:
-    try:
-        return vfkit.models.is_hosted(config.model)
-    except ModelUnavailable:  # is said where a stand-in is looked for
-        return False
 
 
 def _row_error(sample_id: str, reason: str) -> dict[str, str]:

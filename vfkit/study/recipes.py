@@ -13,6 +13,7 @@ from vfkit.names import unknown
 from vfkit.perturb import ATTACKS, NATURAL_FAMILIES
 from vfkit.perturb.severity import settings
 from vfkit.study.config import StudyConfig
+from vfkit.study.hosted import answers_only
 
 NOISE = ("noise_low", "noise_high", "noise_all")
 COMMON = (
@@ -102,14 +103,14 @@ def own_parameters(kind: str) -> list[str]:
     return list(inspect.signature(KINDS[kind]).parameters)
 
 
-def config(kind: str, parameters: Mapping[str, Any], hosted: bool = False, **changes: Any) -> StudyConfig:
+def config(kind: str, parameters: Mapping[str, Any], hosted: bool | None = None, **changes: Any) -> StudyConfig:
     """Config of a run of one kind.
 
     Args:
         kind: a key of `KINDS`.
         parameters: a notebook's; those that neither this kind nor `COMMON` has are left out, since notebooks have
             others too, of their tables and figures.
-        hosted: the model is hosted: no probes, which need its states.
+        hosted: the model is hosted: no probes, which need its states. None looks it up.
         changes: parameters that go before the others.
 
     Raises:
@@ -120,6 +121,7 @@ def config(kind: str, parameters: Mapping[str, Any], hosted: bool = False, **cha
     fields = {name: given[name] for name in COMMON if name in given}
     if own.pop("baseline", False) and fields.get("dataset") in BASELINE:
         fields["dataset_options"] = {"baseline": True} | (fields.get("dataset_options") or {})
+    hosted = answers_only(given["model"]) if hosted is None and "model" in given else hosted
     if hosted and own.get("probes"):
         own["probes"] = False
     return StudyConfig(**fields | own)

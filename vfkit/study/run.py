@@ -54,6 +54,11 @@ class Run:
         return StudyConfig(**self.manifest["config"])
 
     @property
+    def scored(self) -> bool:
+        """Whether its records hold scores; those of hosted models hold answers only."""
+        return bool(self.records().margin.notna().any())
+
+    @property
     def mode(self) -> str:
         """How the model answered: `instruct`, `reasoning closed`, `thinking` (METHODS 20)."""
         manifest = self.manifest

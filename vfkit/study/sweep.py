@@ -11,6 +11,7 @@ from vfkit.datasets.base import unknown
 from vfkit.models import ModelUnavailable
 from vfkit.study.config import StudyConfig
 from vfkit.study.execute import UNAVAILABLE, do, finished_run, run_study, stand_in
+from vfkit.study.hosted import answers_only, refuse
 from vfkit.study.lineup import about, every, names, ordered, several
 from vfkit.study.run import Run
 from vfkit.study.runs import Sweep, about_run, gather
@@ -32,7 +33,8 @@ def run_sweep(
         datasets: names known to `load_dataset`; `dataset_paths`: where each lies, None for those that need no place.
         n, subset: of `StudyConfig`: one for all data sets, one for each in their order, or by name (data sets that are
             not named take 100, and 0).
-        fields: the other fields of `StudyConfig`, the same for all.
+        fields: the other fields of `StudyConfig`, the same for all; hosted models, which give answers only, are read
+            without probes.
 
     All names are looked up, all data read and, where a run is left to do, models, devices and memory checked before the
     first run begins. If weights, data or torch are not available, finished runs of the same config are used.
@@ -42,17 +44,8 @@ def run_sweep(
         ValueError: a name or field that does not exist, or paths that are not as many as data sets.
         RuntimeError: a model read no sample of a data set.
     """
-    models, datasets = names(models), [datasets] if isinstance(datasets, str) else list(datasets)
-    paths = [dataset_paths] if isinstance(dataset_paths, str) else list(dataset_paths or [None] * len(datasets))
-    if not datasets or len(paths) != len(datasets):
-        raise ValueError(f"a sweep needs data sets, and a path (or None) for each: {len(datasets)} and {len(paths)}")
-    sizes, subsets = _each("n", n, datasets, 100), _each("subset", subset, datasets, 0)
-    chosen = dict(zip(datasets, zip(paths, sizes, subsets, strict=True), strict=True))
-    made = [
-        StudyConfig(model=model, dataset=dataset, dataset_path=path, n=size, subset=which, **fields)
-        for dataset, (path, size, which) in chosen.items()
-        for model in models
-    ]
+    models = names(models)
+    made = sweep_configs(models, datasets, dataset_paths, n, subset, **fields)
     suite = made[0].suite()
     configs = {(config.dataset, config.model): config for config in made}  # a table is called by its file
     rows: dict[str, dict[str, Any]] = {}
@@ -98,6 +91,31 @@ def run_sweep(
     return gather(table, done, config.out)
 
 
+def sweep_configs(
+    models: Sequence[str] | str,
+    datasets: Sequence[str] | str,
+    dataset_paths: Sequence[str | None] | str | None = None,
+    n: Mapping[str, int | None] | Sequence[int | None] | int | None = 100,
+    subset: Mapping[str, int] | Sequence[int] | int = 0,
+    **fields: Any,
+) -> list[StudyConfig]:
+    """Make the configs of a sweep's runs, data set by data set; arguments and errors are those of `run_sweep`."""
+    models, datasets = names(models), [datasets] if isinstance(datasets, str) else list(datasets)
+    paths = [dataset_paths] if isinstance(dataset_paths, str) else list(dataset_paths or [None] * len(datasets))
+    if not datasets or len(paths) != len(datasets):
+        raise ValueError(f"a sweep needs data sets, and a path (or None) for each: {len(datasets)} and {len(paths)}")
+    sizes, subsets = _each("n", n, datasets, 100), _each("subset", subset, datasets, 0)
+    chosen = dict(zip(datasets, zip(paths, sizes, subsets, strict=True), strict=True))
+    made = [
+        StudyConfig(model=model, dataset=dataset, dataset_path=path, n=size, subset=which, **_given(model, fields))
+        for dataset, (path, size, which) in chosen.items()
+        for model in models
+    ]
+    for config in made:
+        refuse(config, config.suite())
+    return made
+
+
 def run_subsets(config: StudyConfig, subsets: int | Iterable[int] = 4, progress: bool = True) -> list[Run]:
     """Run one study on several choices of n samples that share none (HI takes four); finished runs are reused.
 
@@ -112,6 +130,11 @@ def run_subsets(config: StudyConfig, subsets: int | Iterable[int] = 4, progress:
     chosen = range(subsets) if isinstance(subsets, int) else list(subsets)
     configs = [StudyConfig(**config.model_dump() | {"subset": which}) for which in chosen]
     return [run_study(one, progress) for one in configs]
+
+
+def _given(model: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that a model can serve: a hosted one gives no states."""
+    return {**fields, "probes": False} if answers_only(model) else dict(fields)
 
 
 def _each(name: str, values: Any, datasets: Sequence[str], default: Any) -> list[Any]:

@@ -86,7 +86,8 @@ def _table(samples) -> str:
 
 def _generate(args) -> None:
     seeds, errors = generate.seeds(args.seeds)
-    generator, critic = (_chat(getattr(args, role), Path(args.folder)) for role in ("generator", "critic"))
+    roles = ("generator", "critic")
+    generator, critic = (_chat(getattr(args, role), Path(args.folder), not args.estimate) for role in roles)
     if args.estimate:
         print(generate.estimate(seeds, generator))
     else:
@@ -108,10 +109,10 @@ def _accept(args) -> None:
     print(f"{', '.join(f'{n} {name}' for name, n in counts.items())}: {file}")
 
 
-def _chat(name: str, folder: Path) -> Chat:
+def _chat(name: str, folder: Path, asks: bool) -> Chat:
     asked = endpoint(name)
     request = {key: WRITTEN if key.startswith("max_") else value for key, value in asked.request.items()}
-    return Chat(replace(asked, request=request), folder / "replies" / f"{name}.jsonl")
+    return Chat(replace(asked, request=request), folder / "replies" / f"{name}.jsonl", asks)
 
 
 def _report(errors) -> None:

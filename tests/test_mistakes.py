@@ -58,6 +58,7 @@ CONFIGS = [
     (config, dict(modle="x"), "unknown field of a study: 'modle'; did you mean 'model'?"),
     (config, dict(n=0), "n: input should be greater than 0, not 0"),
     (config, dict(n="ten"), "n: "),
+    (config, dict(rule="letter", protocol={"prompts": {"option": "{option}"}}), "holds {letter}"),
     (config, dict(rule="papr"), "'paper', 'text', 'text_mean' or 'letter', not 'papr'"),
     (config, dict(seed="x"), "seed: input should be a valid integer"),
     (config, dict(subset=-1), "subset: "),

@@ -103,6 +103,8 @@ def test_settings_are_those_of_a_study():
     for wrong in (["blurr"], None):
         with pytest.raises(ValueError, match="unknown severity 'blurr'; there are: shift"):
             settings(wrong, None if wrong else {"blurr": [1]})
+    with pytest.raises(ValueError, match="strengths of jpeg, which is not among the kinds blur"):
+        settings(["blur"], {"jpeg": [3]})
 
 
 def test_a_study_reads_the_suite_and_the_tables_follow(tmp_path, photo, monkeypatch):

@@ -79,11 +79,13 @@ def load_wording(source: str | Path | Mapping[str, str]) -> Wording:
     """
     if isinstance(source, Mapping):
         given: Any = dict(source)
+    elif not isinstance(source, str | Path):
+        raise ValueError(f"prompts are a YAML file or its templates by name, not {source!r}")
     else:
         try:
             given = yaml.safe_load(Path(source).expanduser().read_text(encoding="utf-8"))
-        except (OSError, yaml.YAMLError) as error:
-            raise ValueError(f"the prompts in {source} cannot be read: {error}") from error
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ValueError(f"the prompts in {source} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(given, dict):
         raise ValueError(f"prompts are templates by name, not {given!r}")
     names = [each.name for each in fields(Wording)]

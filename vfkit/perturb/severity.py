@@ -105,13 +105,15 @@ def settings(
         kinds: names in `KINDS`; None takes all. strengths: by kind, those to read instead of the default ones.
 
     Raises:
-        ValueError: an unknown kind.
+        ValueError: an unknown kind, or strengths of a kind that is not among `kinds`.
     """
     strengths = strengths or {}
     chosen = list(KINDS if kinds is None else kinds)
     for kind in (*chosen, *strengths):
         if kind not in KINDS:
             raise ValueError(f"unknown severity {kind!r}; there are: {', '.join(KINDS)}")
+    if unused := [kind for kind in strengths if kind not in chosen]:
+        raise ValueError(f"strengths of {', '.join(unused)}, which is not among the kinds {', '.join(chosen)}")
     params = {PREFIX + kind: {"strength": list(values)} for kind, values in strengths.items()}
     return {"families": ["identity", *(PREFIX + kind for kind in chosen)], "family_params": params or None}
 

@@ -145,6 +145,12 @@ class StudyConfig(BaseModel):
             raise ValueError(f"layers are numbers from 0 on, at least one; None takes all; not {list(layers)}")
         return layers
 
+    @model_validator(mode="after")
+    def _letters_are_shown(self) -> "StudyConfig":
+        if self.rule == "letter" and "{letter}" not in self.protocol.wording.option:
+            raise ValueError("the letter rule needs prompts whose template 'option' holds {letter}")
+        return self
+
     @field_validator("dataset_options")
     @classmethod
     def _only_the_loaders_own(cls, options: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from vfkit.models.adapters import ADAPTERS
 from vfkit.names import unknown
 from vfkit.perturb import ATTACKS, HI_FAMILIES
 from vfkit.prompts import WORDING, Wording, load_wording
@@ -87,7 +88,7 @@ class Protocol(BaseModel):
         if isinstance(given, str):  # a mapping as a command line writes it, or a preset
             given = yaml.safe_load(given) if given.lstrip().startswith("{") else {"preset": given}
         if not isinstance(given, Mapping):
-            return given
+            raise ValueError(f"a protocol is one of {', '.join(PRESETS)}, or a mapping of its fields, not {given!r}")
         for name in given:
             if name not in cls.model_fields:
                 raise unknown("field of a protocol", name, cls.model_fields)
@@ -103,6 +104,14 @@ class Protocol(BaseModel):
             return None
         wording = load_wording(source)
         return None if wording == WORDING else asdict(wording)
+
+    @field_validator("tap")
+    @classmethod
+    def _known(cls, tap: dict[str, str]) -> dict[str, str]:
+        for name in tap:
+            if name not in ADAPTERS:
+                raise unknown("architecture", name, ADAPTERS)
+        return tap
 
     @property
     def wording(self) -> Wording:

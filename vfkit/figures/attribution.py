@@ -21,6 +21,7 @@ from vfkit.figures.style import (
     forest,
     heat_map,
     legend,
+    log_ticks,
     panels,
     spaced,
     styled,
@@ -205,7 +206,7 @@ def plot_radius(rows: pd.DataFrame) -> Figure:
             ax.plot(x, rows[name][there], mark, color=BLUE, alpha=0.6, label=legend_text)
         ax.set(xlabel="smallest flipping eps of the attack (1/255)", ylabel=label, xscale="log")
         if len(rows) and (rows[name] > 0).all():
-            ax.set_yscale("log")
+            log_ticks(ax, rows[name].min() / 1.3, rows[name].max() * 1.3, axis="y")
         ticks = sorted({*finite, edge}) if len(rows) else []
         ax.set_xticks(ticks, [f"{tick:g}" if tick < edge else "none" for tick in ticks])
         ax.minorticks_off()

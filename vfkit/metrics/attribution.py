@@ -49,8 +49,9 @@ def knockout_sentence(edits: pd.DataFrame) -> str:
         return "No answer flipped by a change in one region of the image, so that there is nothing to undo."
     (row,) = own.to_dict("records")
     return (
-        f"Hiding these tokens from all others in all layers undoes {row['first']:.0%} of {row['flipped']} flips, "
-        f"hiding as many random image tokens {row['second']:.0%} (difference {rules.shown(row, 'difference')}): "
+        f"Hiding these tokens from all others in all layers undoes {100 * row['first']:.0f} % of {row['flipped']} "
+        f"flips, hiding as many random image tokens {100 * row['second']:.0f} %, a difference of "
+        f"{rules.shown(row, 'difference', unit=' points', signed=True)}: "
         f"{_said(row['verdict'], UNDOES)}."
     )
 

@@ -91,9 +91,16 @@ def _again(given: argparse.Namespace) -> list[str]:
 
 def _show(table: pd.DataFrame, csv: str | None = None, whole: pd.DataFrame | None = None) -> None:
     with pd.option_context("display.max_columns", None, "display.width", None, "display.max_colwidth", 60):
-        print(table.fillna("").to_string(index=False, float_format=lambda value: f"{value:.3g}"))
+        print(table.astype(object).fillna("").map(_cell).to_string(index=False))
     if csv:
         (table if whole is None else whole).to_csv(csv, index=False)
+
+
+def _cell(value) -> str:
+    """Numbers with thousands set apart, fractions in at most three digits and nothing below the hundredth."""
+    if not isinstance(value, float) or value != value:
+        return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return "< 0.01" if 0 < value < 0.01 else f"{value:.0f}" if value >= 100 else f"{value:.2g}"
 
 
 def _parser() -> argparse.ArgumentParser:

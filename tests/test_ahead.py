@@ -33,6 +33,14 @@ def test_the_same_files_and_counts_however_many_chunks_are_prepared(in_order, tm
     assert run_ahead.manifest["samples"] == in_order.manifest["samples"]
 
 
+def test_the_same_files_where_layers_are_hooked_too(tmp_path):
+    fields = dict(n=3, families=("text_overlay",), inside=("lens", "patching"), inside_layers=(0, 3))
+    one, many = (run(tmp_path / str(ahead), ahead=ahead, **fields) for ahead in (0, 2))
+    assert parts(one.folder) == parts(many.folder) and {"lens", "edits"} <= {
+        part.parts[0] for part in parts(one.folder)
+    }
+
+
 def test_image_work_goes_on_while_the_model_reads(monkeypatch, tmp_path):
     """Each chunk waits, before its first reading, until another chunk is there too."""
     started, both = [], threading.Barrier(2, timeout=20)

@@ -101,9 +101,38 @@ def test_too_little_data_is_said():
     edits = _edits(n=3)
     text = metrics.attribution_finding(edits)
     assert text.count("too few images to tell") == 2 and "Of so few images nothing can be said" in text
-    empty = metrics.attribution_finding(edits.iloc[:0])
-    assert "No instance that changes one region" in empty and "nothing to undo" in empty
+    assert "Neither patching nor knockout was measured" in metrics.attribution_finding(edits.iloc[:0])
     assert metrics.patch_table(edits.iloc[:0]).empty and metrics.knockout_table(edits.iloc[:0]).empty
+
+
+def test_the_finding_speaks_only_of_what_was_measured_and_done():
+    edits = _edits()
+    patches, knockouts = edits[edits["kind"] == "patch"], edits[edits["kind"] == "knockout"]
+    assert "Hiding" not in metrics.attribution_finding(patches) and "flip" not in metrics.attribution_finding(patches)
+    assert metrics.attribution_finding(knockouts).count("\n- ") == 1
+    late = metrics.attribution_finding(pd.concat([patches[patches["layer"] >= 2], knockouts]))
+    assert "before layer 2, bring back" in late  # though windows of hidden tokens begin at layer 0
+    unlike = metrics.attribution_finding(edits.assign(reason="its image tokens are on another grid"))
+    assert unlike.count(": its image tokens are on another grid (24).") == 2
+
+
+def test_the_finding_says_what_its_tables_say():
+    """On eight images, with every place and layer in the table."""
+    edits = pd.concat([_edits(8), _edits(8).assign(family="random_text", instance="random_text_0")])
+    text = metrics.attribution_finding(edits)
+    patches, knockouts = metrics.patch_contrasts(edits), metrics.knockout_contrasts(edits)
+    first = patches[(patches["place"] == "region") & (patches["layer"] == 0)]
+    assert first["p_holm"].to_numpy() == pytest.approx(np.minimum(1, 2 * first["p"]))
+    assert set(first["verdict"]) == {RESTORES[0]} and "what shows the change matters more" in text.split("\n- ")[1]
+    row = knockouts.iloc[0]
+    assert (row["layer"], row["last"]) == (0, 4) and f"undoes {100 * row['first']:.1f} % of 8 flips" in text
+    assert "points" in text and not any(f"{digit}%" in text for digit in range(10))
+
+
+def test_a_path_that_crosses_one_half_twice_is_undecided():
+    edits = _edits(path=PATHS | {"image": (1, 0, 1, 0, 0)})
+    text = metrics.attribution_finding(edits)
+    assert "All image tokens" not in text and "The answer position brings back" in text
 
 
 def test_knockout_counts_what_it_undoes():

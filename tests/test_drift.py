@@ -100,7 +100,7 @@ def _published_moments(name, table, probe, distance, family):
 
 def test_published_d_and_percent_follow_from_published_means():
     """Two samples with a published mean and SD, two control pairs with the control's: HI's 60 d, 12 of them printed."""
-    table = paper.published(where=[*paper.hi._DRIFT_TABLES])
+    table = paper.published(where=[*paper.hi.DRIFT_TABLES])
     parts = table["metric"].str.extract(r"^(.*(?:mean|sd|d))_(cos|L2)(?:dist)?_(ctx_open|ctx_mcq|ans_\w+)$")
     table = table.assign(kind=parts[0], distance=parts[1].str.lower(), probe=parts[2])
     table["family"] = table["family"].replace(paper.FAMILIES)

@@ -1,20 +1,24 @@
 """Study files, plans and the launcher: counts agree with what runs count, scheduling on made-up machines, gaps."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import made_up
 import nbformat
 import pytest
 
 import vfkit
 from vfkit.parameters import check
 from vfkit.study import recipes
+from vfkit.study.__main__ import main
 from vfkit.study.count import count
-from vfkit.study.launch import Task, do_here, slurm, starts, tasks
+from vfkit.study.launch import SLICE, Task, do_here, gap_file, launch, read_gap, slurm, starts, tasks, usable
 from vfkit.study.plan import missing, plan, total
 from vfkit.study.status import status
+from vfkit.study.store import Locked, write_json
 from vfkit.study.studyfile import parameters, planned, read_study
 
 ROOT = Path(__file__).parents[1]
@@ -58,6 +62,11 @@ def test_unknown_names_are_refused_with_the_nearest(tmp_path):
     file = tmp_path / "wrong.yaml"
     for old, new, message in [
         ("trials", "trails", "trails"), ("kind: spectral", "kind: spectrum", "spectral"), ("n: 6", "m: 6", "m"),
+        ("n: 6", "n: 0", "parts.misled.n: .* greater than 0, not 0"), ("subsets: 2", "subsets: 0", "greater than 0"),
+        ("noise: [8]", "noise: [loud]", "part 'noise' has a value of a wrong type"),
+        ("twice:", "noise:", "is there twice"),
+        ("probes: false}}\n  twice", "families: [blur]}}\n  twice", "part 'natural': unknown family 'blur'"),
+        ("name: small", "name: ../small", "name: .* pattern"),
     ]:  # fmt: skip
         file.write_text(SMALL.replace(old, new))
         with pytest.raises(ValueError, match=message):
@@ -66,6 +75,14 @@ def test_unknown_names_are_refused_with_the_nearest(tmp_path):
         planned(read_study("smoke"), models=["mini_qwen3v"])
     with pytest.raises(ValueError, match="seedbench"):
         read_study("hi", {"seedbank": "here"})
+    with pytest.raises(ValueError, match="none of number 99"):
+        planned(read_study("smoke"), numbers=[1, 99])
+    for words in (
+        ["plan", "smoke", "--csv", str(tmp_path / "no" / "plan.csv")],
+        ["plan", "hi", "--data", "seedbench="],
+    ):
+        with pytest.raises(SystemExit, match="non-existent|NAME=PLACE"):
+            main(words)
 
 
 def test_notebooks_declare_what_their_kind_of_run_takes():
@@ -140,11 +157,66 @@ def test_small_models_share_a_gpu_and_large_ones_are_spread():
     assert starts([small, middle, large], total_gb, total_gb) == [(large, (0, 1, 2)), (middle, (3,)), (small, (3,))]
     busy = {0: 80.0, 1: 20.0, 2: 0.0, 3: 80.0}
     assert starts([large], busy, total_gb) == []  # waits for whole devices
-    assert starts([middle, small, small], busy, total_gb) == [(middle, (0,)), (small, (0,)), (small, (1,))]
+    assert starts([middle, small, small], busy, total_gb) == [(middle, (0,)), (small, (3,)), (small, (3,))]
+    assert starts([large, small, small], busy, total_gb) == [(small, (1,)), (small, (0,))]  # keep devices idle for it
     huge = Task("huge", (4,), 999)
     assert starts([huge], busy, total_gb) == [] and starts([huge], total_gb, total_gb) == [(huge, (0, 1, 2, 3))]
-    assert starts([small], {0: 80.0, 1: 16.0}, {0: 80.0, 1: 24.0}) == [(small, (1,))]  # the one that it fills most
+    assert starts([small] * 4, total_gb, total_gb) == [(small, (device,)) for device in range(4)]  # all are used
     assert starts([small], {}, {}) == []
+
+
+def test_foreign_and_damaged_runs_are_named_and_left_out(tmp_path, capsys):
+    frames = made_up.natural("qwen3vl_2b", "seedbench", 3, 1, probes=False)
+    whole = made_up.write_run(tmp_path, {"model": "qwen3vl_2b", "dataset": "seedbench"}, **frames)
+    manifest = json.loads((whole / "run.json").read_text())
+    bare = {name: value for name, value in manifest.items() if name not in ("versions", "seconds", "started")}
+    wrong = [[], 3, None, {"id": 1}, bare | {"samples": {}}, bare | {"finished": True}, bare | {"config": {}}]
+    wrong += [bare | {"config": bare["config"] | {"field_of_another_version": 1}}]
+    for i, content in enumerate([*wrong, bare]):
+        (folder := tmp_path / "foreign" / "model" / str(i)).mkdir(parents=True)
+        (folder / "run.json").write_text(json.dumps(content))
+    with pytest.warns(UserWarning) as told:
+        assert len(vfkit.open_runs(tmp_path).runs) == 2
+    assert len(told) == len(wrong)
+    with pytest.warns(UserWarning, match="damaged"):
+        for command in (["status", "hi", "--out", str(tmp_path)], ["list", str(tmp_path)]):
+            try:
+                main(command)
+            except SystemExit as end:
+                assert not end.code
+    assert "29 runs: " in capsys.readouterr().out
+
+
+def test_gpus_are_those_that_are_visible_and_free():
+    told = "0, GPU-aa11, 81000\n1, GPU-bb22, 500\n2, GPU-cc33, [N/A]\nNo devices were found\n"
+    assert list(usable(told, None)) == [0, 1, 2] and usable(told, None)[0] == pytest.approx(84.9, abs=0.1)
+    assert usable(told, None)[2] == SLICE  # of unknown size
+    assert list(usable(told, "1,0")) == [1, 0] == list(usable(told, "GPU-bb22, GPU-aa"))
+    assert usable(told, "MIG-ab12") == {"MIG-ab12": SLICE} and usable(told, "") == usable(told, "-1") == {}
+    large, unknown = Task("large", (1,), 12), usable(told, "MIG-ab12")
+    assert starts([large, large], unknown, unknown) == [(large, ("MIG-ab12",))]  # one at a time
+
+
+def test_a_launch_notes_what_failed_as_a_whole_and_divides_the_cores(small, tmp_path, monkeypatch):
+    study = small.model_copy(update={"settings": {**small.settings, "out": str(tmp_path)}})
+    runs = planned(study)
+    monkeypatch.setattr("vfkit.study.launch.cores", lambda: dict.fromkeys(range(4), 8.0))
+    program = "import os, sys; print('threads', os.environ['OMP_NUM_THREADS'], sys.argv[1:]); sys.exit('no luck')"
+    write_json(gap_file(study, runs[0]), {"reason": "of an earlier attempt"})
+    assert launch(study, runs, [sys.executable, "-c", program], {0: 1.0, 1: 2.0}) == len(runs)
+    reasons = [read_gap(study, run) for run in runs]
+    assert all("status 1" in reason and reason.endswith("no luck") for reason in reasons)
+    said = sorted(path.read_text()[:9] for path in (tmp_path / "studies" / "small").glob("*.log"))
+    assert said == ["threads 1"] * 4 + ["threads 2"]  # four at once, as there are cores, and the last
+    assert launch(study, runs[:1], [sys.executable, "-c", program], {0: 0.001, 1: 0.001}, jobs=9) == 1
+    last = (tmp_path / "studies" / "small" / f"001_{runs[0].name.replace(' ', '_')}.log").read_text()
+    assert last.splitlines()[-2] == "threads 4 ['1', '--device', 'auto']"  # larger than a device
+
+
+def test_a_run_that_another_process_is_at_is_no_gap(small, done, monkeypatch):
+    run = planned(small)[0]
+    monkeypatch.setattr("vfkit.study.launch.run_study", lambda config: (_ for _ in ()).throw(Locked("another")))
+    assert do_here(small, [run]) == 0 and read_gap(small, run) == ""
 
 
 def test_tasks_are_a_models_runs_or_single_runs_largest_first():
@@ -154,8 +226,9 @@ def test_tasks_are_a_models_runs_or_single_runs_largest_first():
     assert sorted(number for task in by_model for number in task.numbers) == [run.number for run in runs]
 
 
-def test_the_slurm_script_is_bash_and_names_every_option():
-    study = read_study("hi", engine="ray", workers=4)
+def test_the_slurm_script_is_bash_and_names_every_option(tmp_path):
+    odd = tmp_path / "it's 50% #1"
+    study = read_study("hi", engine="ray", workers=4, out=str(odd))
     command = ["python", "-m", "vfkit.study", "run", "hi", "--engine", "ray", "--here", "--only"]
     script = slurm(study, planned(study, parts=["main"]), command, "gpu", 12)
     assert subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True).returncode == 0
@@ -163,6 +236,12 @@ def test_the_slurm_script_is_bash_and_names_every_option():
     for option in options.split():
         assert f"#SBATCH --{option}" in script, option
     assert '--engine ray --here --only "$SLURM_ARRAY_TASK_ID"' in script
+    logs = next(line for line in script.splitlines() if line.startswith("#SBATCH --output="))
+    folder = odd / "studies" / "hi"
+    assert folder.is_dir()  # SLURM makes none
+    assert shlex.split(logs[8:]) == [f"--output={folder}/slurm-%A_%a.log".replace("50%", "50%%")]
+    smoke = slurm(study, planned(read_study("smoke"))[:1], command, "a b")
+    assert "\n#SBATCH --gpus" not in smoke and "--partition='a b'" in smoke
 
 
 def test_the_command_plans_runs_and_tells_the_state(small, done, tmp_path):

@@ -77,6 +77,14 @@ def test_a_grid_of_transitions_adds_up_to_all():
     plt.close(fig)
 
 
+def test_odd_names_are_printed_and_labelled_as_they_are():
+    text = latex(pd.DataFrame({"x": ["a_b {c} 5%"]}), "50% of {a} ~b^2 \\c #1, R→W", "vf_100%_{a} #1")
+    assert (
+        "\\caption{50\\% of \\{a\\} \\textasciitilde{}b\\textasciicircum{}2 \\textbackslash{}c \\#1, R$\\to$W}" in text
+    )
+    assert "\\label{tab:vf_100-_-a-1}" in text and "a\\_b \\{c\\} 5\\%" in text
+
+
 def test_a_latex_table_has_caption_label_and_sides(tmp_path):
     table = pd.DataFrame({"model": ["a_b", "c"], "IFR": [0.1, 0.2], "IFR_low": [0.05, 0.1], "IFR_high": [0.2, 0.3]})
     _, path = save(table, tmp_path, "flips", rows=table.model == "c", caption="50 % & more of a_b")

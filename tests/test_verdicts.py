@@ -42,6 +42,26 @@ def test_each_number_has_a_cell_of_ours_or_a_reason(table):
     assert table.loc[placed, ["n", "images", "cell", "run"]].notna().all(axis=None)
 
 
+def test_a_run_in_the_published_settings_goes_before_a_larger_one_in_others(tmp_path):
+    main = {"model": "qwen3vl_2b", "dataset": "seedbench", "n": 3500}
+    frames = made_up.natural("qwen3vl_2b", "seedbench", 60, 1, probes=False)
+    made_up.write_run(tmp_path, main, **frames)
+    more = made_up.natural("qwen3vl_2b", "seedbench", 90, 1, probes=False)
+    made_up.write_run(tmp_path, main | {"study": "letters", "rule": "letter"}, **more)
+    table = paper.verdicts(vfkit.open_runs(tmp_path))
+    row = table[(table["where"] == "Table 1 (run 0)") & (table["metric"] == "IFR")].iloc[0]
+    assert row.verdict != "settings differ" and "letters" not in row.run and row.images == 60
+
+
+def test_ours_stands_in_the_unit_of_the_published_number(table):
+    shown = paper.in_their_units(table)
+    close = (shown["verdict"] == "reproduced") & shown["unit"].isin(["%", "count"])
+    printed = pd.to_numeric(shown.loc[close, "published"], errors="coerce").dropna()
+    assert len(printed) > 100 and {"%", "count"} == set(shown.loc[printed.index, "unit"])
+    off = (shown.loc[printed.index, "ours"] - printed - shown.loc[printed.index, "difference"]).abs()
+    assert (off <= 1e-6 + 1e-6 * printed).all(), shown.loc[off.nlargest(3).index]
+
+
 def test_each_number_meets_the_cell_of_its_own_name(table, runs):
     """Ours at a number is what our tables say at its model, family and quantity."""
     by_name = {run.folder.parts[-4:-1]: run for run in runs.runs.values() if run.config.subset == 0}

@@ -1,6 +1,7 @@
 """A notebook's output: tables and figures saved in one folder, shown as people read them, and listed at the end."""
 
 import html
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,8 @@ _PERCENT = {
     "difference",
     "share",
 }
-_PERCENT |= {"rate", "hidden", "beyond", "compliance", "confusion", "corrected", "confidence", "gap", "ECE", "lead"}
+_PERCENT |= {"rate", "hidden", "beyond", "compliance", "confusion", "corrected", "first", "second", "restoration"}
+_PERCENT |= {"confidence", "gap", "ECE", "AURC", "risk", "lead", "on", "final"}
 _TROUBLES = {"no_answer", "not_applicable", "left_out", "tied"}  # columns shown only where there is a count in them
 _STYLE = ".vfkit td, .vfkit th { white-space: nowrap; } .vfkit :is(td, th):first-child { text-align: left; }"
 _FEWEST = 5  # images: with fewer there is no interval
@@ -206,9 +208,15 @@ def latex(table: pd.DataFrame, caption: str = "", name: str = "") -> str:
     body = body.replace("→", r"$\to$")
     if not caption:
         return body
-    words = str.maketrans({c: f"\\{c}" for c in "%&_#$"})
-    head = f"\\begin{{table}}\n\\centering\n\\caption{{{caption.translate(words)}}}\n\\label{{tab:{name}}}\n"
+    label = re.sub(r"[^\w:.+-]+", "-", name)  # LaTeX reads % and # there
+    head = f"\\begin{{table}}\n\\centering\n\\caption{{{escaped(caption)}}}\n\\label{{tab:{label}}}\n"
     return head + f"\\resizebox{{\\linewidth}}{{!}}{{%\n{body.rstrip()}\n}}\n\\end{{table}}\n"
+
+
+def escaped(text: str) -> str:
+    """A text as LaTeX prints it."""
+    words = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "→": r"$\to$"}
+    return "".join(words.get(c, f"\\{c}" if c in "%&_#${}" else c) for c in text)
 
 
 def _is_percent(name: str) -> bool:

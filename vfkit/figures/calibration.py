@@ -38,10 +38,10 @@ def plot_calibration(table: pd.DataFrame, flips: pd.DataFrame) -> Figure:
     label = "after a temperature" + "".join(f" of {value:.2f}, fitted on base images" for value in temperature)
     forest(gap, [Series(table, "gap", BLUE, "as scored"), Series(table, "gap_scaled", ORANGE, label, "s")], zero=True)
     series = [
-        Series(shown, "kept_confidence", GREY, "answer kept", "v"),
-        Series(shown, "flipped_confidence", RED, "answer flipped", "D"),
+        Series(shown, "confidence_kept", GREY, "answer kept", "v"),
+        Series(shown, "confidence_flipped", RED, "answer flipped", "D"),
     ]
-    forest(sure, [*series, Series(shown, "base_flipped_confidence", BLUE, "the base answer of those that flip", "^")])
+    forest(sure, [*series, Series(shown, "base_confidence_flipped", BLUE, "the base answer of those that flip", "^")])
     gap.set_xlabel("Confidence - accuracy (points)\nabove 0: too sure")
     sure.set(xlabel="Mean confidence of the answer (%)", xlim=(0, 102))
     legend(fig)

@@ -12,26 +12,31 @@ from vfkit.metrics.frames import need
 
 def attribution_finding(edits: pd.DataFrame, family: str = "text_overlay", model: str = "") -> str:
     """Where a family enters, what hiding it undoes, and where it is handed to the text, as far as the rules of METHODS
-    15 allow: contrasts with as many random tokens, Holm-adjusted over each table, and layers by their intervals.
+    15 allow: the verdicts are those of `patch_contrasts` and `knockout_contrasts`, layers are told by their intervals.
+    What was not measured is not spoken of.
 
     Args:
-        edits: of one run. family: the perturbation. model: its name, for the sentence.
+        edits: of one run, all families. family: the perturbation. model: its name, for the sentence.
     """
-    need(edits, "edits", "family", "kind", "reason")
-    own = edits[edits["family"] == family]
     about = f"**{model + ', ' if model else ''}{family.replace('_', ' ')}**\n\n"
-    claims = filter(None, [entry_sentence(own), knockout_sentence(own), path_sentence(own)])
-    return about + "\n".join(f"- {claim}" for claim in claims)
+    if edits.empty:
+        return about + "- Neither patching nor knockout was measured."
+    need(edits, "edits", "family", "kind", "reason")
+    claims = [entry_sentence(edits, family), knockout_sentence(edits, family), path_sentence(edits, family)]
+    return about + "\n".join(f"- {claim}" for claim in claims if claim)
 
 
-def entry_sentence(edits: pd.DataFrame) -> str:
-    """What base states at the changed tokens bring back before the first layer, against random tokens."""
-    table = patch_table(edits)
-    early = edits[(edits["place"] == "region") & (edits["layer"] == edits["layer"].min())]
-    own = patch_contrasts(early)
+def entry_sentence(edits: pd.DataFrame, family: str) -> str:
+    """What base states at the changed tokens bring back before the first layer patched, against random tokens."""
+    own = edits[(edits["kind"] == "patch") & (edits["family"] == family)]
     if own.empty:
-        return "No instance that changes one region of the image lost enough of its margin to be patched."
-    (row,) = own.to_dict("records")
+        return ""
+    contrasts = patch_contrasts(edits)
+    rows = contrasts[(contrasts["family"] == family) & (contrasts["place"] == "region")]
+    if rows.empty:
+        return f"No instance was patched at one region of the image{_reasons(own, 'it changes no such region')}."
+    row = rows.loc[rows["layer"].idxmin()].to_dict()
+    table = patch_table(own)
     at = table[(table["into"] == "perturbed") & (table["place"] == "region") & (table["layer"] == row["layer"])]
     shown = {one["donor"]: rules.shown(one, "restoration") for one in at.to_dict("records")}
     return (
@@ -41,24 +46,26 @@ def entry_sentence(edits: pd.DataFrame) -> str:
     )
 
 
-def knockout_sentence(edits: pd.DataFrame) -> str:
+def knockout_sentence(edits: pd.DataFrame, family: str) -> str:
     """What hiding the changed tokens in all layers undoes, against random tokens."""
-    width = edits["last"] - edits["layer"]
-    own = knockout_contrasts(edits[width == width.max()])
+    own = edits[(edits["kind"] == "knockout") & (edits["family"] == family)]
     if own.empty:
-        return "No answer flipped by a change in one region of the image, so that there is nothing to undo."
-    (row,) = own.to_dict("records")
+        return ""
+    contrasts = knockout_contrasts(edits)
+    rows = contrasts[contrasts["family"] == family]
+    if rows.empty:
+        return f"Hiding tokens could undo no flip{_reasons(own, 'no answer flipped')}."
+    row = rows.loc[(rows["last"] - rows["layer"]).idxmax()].to_dict()
     return (
-        f"Hiding these tokens from all others in all layers undoes {100 * row['first']:.0f} % of {row['flipped']} "
-        f"flips, hiding as many random image tokens {100 * row['second']:.0f} %, a difference of "
-        f"{rules.shown(row, 'difference', unit=' points', signed=True)}: "
-        f"{_said(row['verdict'], UNDOES)}."
+        f"Hiding these tokens from all others in all layers undoes {100 * row['first']:.1f} % of {row['flipped']} "
+        f"flips, hiding as many random image tokens {100 * row['second']:.1f} % (difference "
+        f"{rules.shown(row, 'difference', unit=' points', signed=True)}): {_said(row['verdict'], UNDOES)}."
     )
 
 
-def path_sentence(edits: pd.DataFrame) -> str:
+def path_sentence(edits: pd.DataFrame, family: str) -> str:
     """Between which layers all image tokens lose half of the way, and question and answer position gain it."""
-    table = patch_table(edits)
+    table = patch_table(edits[edits["family"] == family])
     if table.empty:
         return ""
     if table["images"].max() < rules.FEWEST:
@@ -76,6 +83,12 @@ def path_sentence(edits: pd.DataFrame) -> str:
                 f"{name} back less than half up to layer {arrives[0]:g} and more than half from layer {arrives[1]:g}."
             )
     return " ".join(text) or "Between which layers it is handed to the text is undecided."
+
+
+def _reasons(edits: pd.DataFrame, done: str) -> str:
+    """Why instances were not edited, with counts; `done` says what those lack that were edited all the same."""
+    counts = edits.drop_duplicates(["sample_id", "instance"])["reason"].replace("", done).value_counts()
+    return ": " + "; ".join(f"{reason} ({number:,})" for reason, number in counts.items())
 
 
 def _said(verdict: str, words: Sequence[str]) -> str:

@@ -73,7 +73,8 @@ def patch_contrasts(edits: pd.DataFrame, control: str = "random tokens") -> pd.D
     Returns:
         By `family`, `place` and `layer`: `instances`, `images`, `eventful` (images on which the two differ), `gain`
         and `gain_control` (mean margin brought back, nats), `gain_more` (their paired difference), `p` of the sign-flip
-        test by image, `p_holm` over the table, and the `verdict` under the rules of METHODS 15.
+        test by image, `p_holm`, and the `verdict` under the rules of METHODS 15. What is asked first, the region before
+        the first layer, is adjusted over the families only; all other rows among themselves.
     """
     rows = patch_rows(edits)
     keys = ["sample", "image", "family", "instance", "place", "layer"]
@@ -91,7 +92,8 @@ def patch_contrasts(edits: pd.DataFrame, control: str = "random tokens") -> pd.D
         found.append(row | ends)
     names = ["family", "place", "layer", "instances", "images", "eventful", "first", "second", "difference"]
     table = pd.DataFrame(found, columns=[*names, "difference_low", "difference_high", "p"])
-    decided = rules.decide(table, RESTORES)
+    asked_first = (table["place"] == "region") & (table["layer"] == table["layer"].min())
+    decided = _decided(table, asked_first, RESTORES)
     shown = {"first": "gain", "second": "gain_control"}
     return decided.rename(columns=lambda name: shown.get(name, name.replace("difference", "gain_more")))
 
@@ -105,7 +107,7 @@ def handover(table: pd.DataFrame, place: str = "image") -> tuple[float, float]:
     Returns:
         The last layer whose interval lies above one half and the first after it whose interval lies below; for
         `question` and `answer`, where restoration rises, the last below and the first after it above. NaN where there
-        is none.
+        is none, and both where it crosses one half more than once.
     """
     need(table, "patches", "into", "place", "donor", "layer", "restoration_low", "restoration_high")
     own = table[(table["into"] == "perturbed") & (table["place"] == place) & (table["donor"] == "base")]
@@ -113,7 +115,9 @@ def handover(table: pd.DataFrame, place: str = "image") -> tuple[float, float]:
     above, below = own["restoration_low"] > HALF, own["restoration_high"] < HALF
     first, then = (below, above) if place in ("question", "answer") else (above, below)
     start = own.loc[first, "layer"].max()
-    ends = own.loc[then & ((own["layer"] > start) | pd.isna(start)), "layer"]
+    ends = own.loc[then, "layer"]
+    if (ends < start).any():
+        return np.nan, np.nan
     return float(start), float(ends.min())
 
 
@@ -160,7 +164,8 @@ def knockout_contrasts(edits: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         By `family` and window (`layer`, `last`) the columns of `rules.contrast` (`first`: the region, `second`: random
-        tokens; shares of flipped answers undone), `p_holm` over the table, and the `verdict`.
+        tokens; shares of flipped answers undone), `p_holm`, and the `verdict`. What is asked first, all layers
+        together, is adjusted over the families only; the windows among themselves.
     """
     rows = knockout_rows(edits)
     rows = rows[rows["flipped"]]
@@ -172,7 +177,14 @@ def knockout_contrasts(edits: pd.DataFrame) -> pd.DataFrame:
         found.append({"family": family, "layer": layer, "last": last, "flipped": len(sides[0])} | row)
     names = ["family", "layer", "last", "flipped", "samples", "images", "eventful", "first", "second", "difference"]
     table = pd.DataFrame(found, columns=[*names, "difference_low", "difference_high", "alike", "p"])
-    return rules.decide(table, UNDOES)
+    width = table["last"] - table["layer"]
+    return _decided(table, width == width.max(), UNDOES)
+
+
+def _decided(table: pd.DataFrame, asked_first: pd.Series, words: tuple[str, ...]) -> pd.DataFrame:
+    """`rules.decide` for the rows of the question that is asked first, and for all others."""
+    parts = [rules.decide(part, words) for part in (table[asked_first], table[~asked_first]) if len(part)]
+    return pd.concat(parts).sort_index() if parts else rules.decide(table, words)
 
 
 def _layers(rows: pd.DataFrame) -> list[int]:

@@ -1,6 +1,6 @@
 """Published values of the two papers: looked up, set beside our tables, and judged against finished runs."""
 
-from vfkit.paper.counts import VERDICTS, count_verdicts, verdict_finding
+from vfkit.paper.counts import VERDICTS, count_verdicts, in_their_units, verdict_finding
 from vfkit.paper.hi import beside, beside_scale
 from vfkit.paper.ours import kind_of
 from vfkit.paper.places import places
@@ -24,6 +24,7 @@ __all__ = [
     "canonical",
     "compare",
     "count_verdicts",
+    "in_their_units",
     "kind_of",
     "neighbours",
     "places",

@@ -2,6 +2,8 @@
 
 import pandas as pd
 
+from vfkit.paper.places import places
+
 VERDICTS = ("reproduced", "differs", "settings differ", "not comparable", "not run", "not possible")
 JUDGED = ("reproduced", "differs")
 FALSE = 0.05  # share of numbers that would be called different by chance if all were reproduced
@@ -30,6 +32,19 @@ def count_verdicts(table: pd.DataFrame) -> pd.DataFrame:
     return counts.assign(false_differs=expected)[["paper", "verdict", "why", "numbers", "false_differs"]]
 
 
+def in_their_units(table: pd.DataFrame) -> pd.DataFrame:
+    """The table of `paper.verdicts` with ours, difference, margin and uncertainty in the units in which the published
+    numbers are printed: shares in per cent where those are, or as counts of as many instances as theirs.
+
+    Args:
+        table: with the index of `paper.verdicts`.
+    """
+    numbers = ["uncertainty", "ours", "ours_low", "ours_high", "difference", "margin"]
+    percent = table["unit"].eq("%") & ~table["cell"].str.startswith("percent")  # those are in per cent already
+    scale = places()["n"].reindex(table.index).where(table["unit"].eq("count"), 1.0).where(~percent, 100.0)
+    return table.assign(**{name: scale * table[name] for name in numbers})
+
+
 def verdict_finding(table: pd.DataFrame) -> str:
     """Say in Markdown bullets what the verdicts come to: how many numbers could be judged, and which differ most.
 
@@ -52,10 +67,13 @@ def verdict_finding(table: pd.DataFrame) -> str:
             f"- **{len(own) - len(differs)} of {len(own)}** numbers of {paper} that can be judged (of {whole}) are "
             f"reproduced, {len(differs)} differ; about {chance:.0f} would differ by chance."
         )
-        worst = differs.assign(by=(differs["difference"] / differs["margin"]).abs()).nlargest(SHOWN, "by")
+        worst = (
+            in_their_units(differs).assign(by=(differs["difference"] / differs["margin"]).abs()).nlargest(SHOWN, "by")
+        )
         if len(worst):
             named = (
                 f"{row.where}, {row.model}, {row.family} {row.metric}: {row.published}, ours {row.ours:.3g}"
+                + (" %" if row.unit == "%" else "")
                 for row in worst.itertuples()
             )
             lines.append(f"- Furthest off in {paper}, in margins: {'; '.join(named)}.")

@@ -84,7 +84,7 @@ _WANTED |= {"d_other_sample": ["drift"], "delta_sum": ["dirichlet"]}
 # our columns that these stand beside
 _NAMED = {"IFR": ["IFR", "IV"], "accuracy": ["accuracy"], "corrected": ["corrected", "corrected_if_followed"]}
 _TEXT = ["sec 4.1", "sec 4.2", "sec 5.1 (C.4)"]  # running text
-_DRIFT_TABLES = ("Table 4", "Appendix B / Table 7 (L2)", "sec 4.4 probes", "Appendix B probes (L2)")
+DRIFT_TABLES = ("Table 4", "Appendix B / Table 7 (L2)", "sec 4.4 probes", "Appendix B probes (L2)")
 
 
 def _beside_attacks(table: pd.DataFrame, stated: bool) -> pd.DataFrame:
@@ -140,7 +140,7 @@ def _drift_cells(model: str, dataset: str) -> tuple[pd.DataFrame, pd.Series]:
     Tables 4 and 7 have no union and not every family; mean drift is then that of Table 3, run 0, of other images.
     """
     found = _stated(model, dataset)
-    found = found[found["where"].isin([*_DRIFT_TABLES, "Table 3 (run 0)"])]
+    found = found[found["where"].isin([*DRIFT_TABLES, "Table 3 (run 0)"])]
     names = found["metric"].str.extract(r"^(?:(drift|control)_(mean|sd)_|(cohen_d)_|)(cosdist|cos|L2)_(\w+)$")
     found = found.assign(
         distance=names[3].str[:3].str.lower(), probe=names[4], family=found["family"].replace(FAMILIES)

@@ -135,8 +135,9 @@ class _Cells:
         rows = self.groups.get((model, place["data"], place["quantity"], family, place["part"]), [])
         if not rows:
             return None
-        largest = {}  # of each subset
-        for row in sorted(rows, key=lambda row: row.n):
+        largest = {}  # of each subset: of runs in the published settings if there are any
+        asked = [not _settings(self.known[row.at], place, self.by_words) for row in rows]
+        for _, row in sorted(zip(asked, rows, strict=True), key=lambda each: (each[0], each[1].n)):
             largest[self.known[row.at].subset] = row
         if place["run"] == "mean" and len(largest) > 1:
             return _mean([_number(row) for row in largest.values()])

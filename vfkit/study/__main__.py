@@ -4,6 +4,7 @@
 """
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -25,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = _parser().parse_args(arguments)
     try:
         code = given.do(given)
-    except (FileNotFoundError, ValueError) as error:
+    except (OSError, ValueError) as error:
         sys.exit(str(error))
     except KeyboardInterrupt:
         sys.exit("Stopped; what is finished is kept. The same command goes on.")
@@ -46,6 +47,8 @@ def _run(given: argparse.Namespace) -> int:
     if given.slurm:
         print(launch.slurm(study, runs, own, given.partition, given.hours), end="")
         return 0
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # a closed terminal or a scheduler stops as Ctrl-C does
+        signal.signal(ending, signal.default_int_handler)
     if given.here or given.engine == "ray":  # Ray spreads one run over workers
         gaps = launch.do_here(study, runs)
     else:
@@ -73,9 +76,11 @@ def _list(given: argparse.Namespace) -> int:
 
 def _read(given: argparse.Namespace) -> tuple[Study, list[Planned]]:
     places = dict(one.split("=", 1) for one in given.data if "=" in one)
-    if wrong := [one for one in given.data if "=" not in one]:
+    if wrong := [one for one in given.data if not all(one.partition("="))]:
         raise ValueError(f"--data {wrong[0]}: give NAME=PLACE")
     settings = {name: getattr(given, name) for name in ENGINE if getattr(given, name, None) is not None}
+    if given.command == "run" and given.device:
+        settings["device"] = given.device
     study = read_study(given.file, places, out=given.out, **settings)
     return study, planned(study, given.models, given.datasets, given.parts, given.only)
 
@@ -83,7 +88,7 @@ def _read(given: argparse.Namespace) -> tuple[Study, list[Planned]]:
 def _again(given: argparse.Namespace) -> list[str]:
     """The command line of a process that does some of the same runs."""
     words = [given.file]
-    for name in ("out", *ENGINE):
+    for name in ("out", "device", *ENGINE):
         if getattr(given, name, None) is not None:
             words += [f"--{name.replace('_', '-')}", str(getattr(given, name))]
     return words + [word for one in given.data for word in ("--data", one)]
@@ -91,16 +96,20 @@ def _again(given: argparse.Namespace) -> list[str]:
 
 def _show(table: pd.DataFrame, csv: str | None = None, whole: pd.DataFrame | None = None) -> None:
     with pd.option_context("display.max_columns", None, "display.width", None, "display.max_colwidth", 60):
-        print(table.astype(object).fillna("").map(_cell).to_string(index=False))
+        print(table.to_string(index=False, na_rep="", float_format=_fraction))
     if csv:
         (table if whole is None else whole).to_csv(csv, index=False)
 
 
-def _cell(value) -> str:
-    """Numbers with thousands set apart, fractions in at most three digits and nothing below the hundredth."""
-    if not isinstance(value, float) or value != value:
-        return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-    return "< 0.01" if 0 < value < 0.01 else f"{value:.0f}" if value >= 100 else f"{value:.2g}"
+def _fraction(value: float) -> str:
+    return "< 0.01" if 0 < value < 0.01 else f"{value:.3g}"
+
+
+def _positive(text: str) -> int:
+    """A whole number of at least 1; argparse names the option of another."""
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return number
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -126,17 +135,18 @@ def _parser() -> argparse.ArgumentParser:
             one.add_argument("--device", default="h100", choices=DEVICES, help="whose speed estimates take (h100)")
             one.add_argument("--csv", metavar="FILE", help="write the whole table too")
     run = commands.choices["run"]
+    run.add_argument("--device", help="of all models: cpu, cuda, auto (spread over all GPUs)")
     run.add_argument("--engine", choices=("local", "ray"), help="ray: the workers of a cluster share each run")
     run.add_argument("--workers", type=int, help="with ray: how many")
     run.add_argument("--gpus-per-worker", type=float, help="with ray: GPUs, or the part of one, of each")
     run.add_argument("--cpus-per-worker", type=float, help="with ray: cores of each")
     run.add_argument("--batch-tokens", type=int, help="tokens in one batch")
-    run.add_argument("--jobs", type=int, help="processes side by side, at most")
+    run.add_argument("--jobs", type=_positive, help="processes side by side, at most")
     run.add_argument("--here", action="store_true", help="in this process, one run after the other")
     run.add_argument("--strict", action="store_true", help="end with status 1 if a run is left out")
     run.add_argument("--slurm", action="store_true", help="print a SLURM array script instead")
     run.add_argument("--partition", default="", help="with --slurm: its partition")
-    run.add_argument("--hours", type=int, default=24, help="with --slurm: the limit of each run")
+    run.add_argument("--hours", type=_positive, default=24, help="with --slurm: the limit of each run")
     listing = commands.add_parser("list", help="every run in a folder, finished or not")
     listing.add_argument("outputs", nargs="?", default="outputs", help="the folder of all runs (default: outputs)")
     listing.set_defaults(do=_list)

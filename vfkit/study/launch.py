@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,12 +21,16 @@ import vfkit
 from vfkit.models import ModelUnavailable, find
 from vfkit.models.registry import BYTES
 from vfkit.study.execute import run_study
-from vfkit.study.store import write_json
+from vfkit.study.runs import matching
+from vfkit.study.store import Locked, write_json
 from vfkit.study.studyfile import Planned, Study
 
 ROOM = 1.25  # memory of a process over that of its weights, and, GB, of batches
 BATCHES = 6.0
 POLL = 0.5  # seconds
+SLICE = 1.0  # GB, of a device whose memory is not told, such as a part of a GPU: one task at a time takes all of these
+
+Device = int | str
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Start(NamedTuple):
     """A task to start now, and the devices that it takes: of one, part of its memory; of several, all of it."""
 
     task: Task
-    devices: tuple[int, ...]
+    devices: tuple[Device, ...]
 
 
 def tasks(runs: Sequence[Planned], by_run: bool) -> list[Task]:
@@ -63,6 +67,12 @@ def tasks(runs: Sequence[Planned], by_run: bool) -> list[Task]:
     return sorted(made, key=lambda task: -task.gigabytes)
 
 
+def pending(runs: Sequence[Planned]) -> list[Planned]:
+    """Those of some runs that are not done."""
+    every = matching([run.config for run in runs])
+    return [run for run, there in zip(runs, every, strict=True) if not any(one.finished for one in there)]
+
+
 def memory(run: Planned) -> float:
     """GB that a run needs on its device: weights, room over them, and batches; a hosted model needs none."""
     try:
@@ -75,50 +85,73 @@ def memory(run: Planned) -> float:
     return weights * ROOM + BATCHES * min(1.0, spec.params or 1.0)
 
 
-def starts(waiting: Sequence[Task], free: Mapping[int, float], total: Mapping[int, float]) -> list[Start]:
-    """Choose the tasks to start now, largest first. A task that fits into one device goes to the one that it fills
-    most; one that does not takes the fewest idle devices that hold it together. A task that fits nowhere even when all
-    are idle is given all, to fail by itself with a reason, once nothing else runs.
+def starts(waiting: Sequence[Task], free: Mapping[Any, float], total: Mapping[Any, float]) -> list[Start]:
+    """Choose the tasks to start now, largest first. One that does not fit into a device takes the fewest idle devices
+    that hold it together; one that fits nowhere even when all are idle is given all, to fail by itself with a reason,
+    once nothing else runs. One that fits into a device goes to the one with most room, so that all are used; while
+    a larger one waits for idle devices, to the one that it fills most.
 
     Args:
         free, total: GB by device.
     """
-    left, chosen = dict(free), []
+    left, chosen, kept = dict(free), [], False  # kept: idle devices are for a larger task
     largest = max(total.values(), default=0.0)
     for task in sorted(waiting, key=lambda task: -task.gigabytes):
         if task.gigabytes <= largest:
             fitting = [device for device, room in left.items() if room >= task.gigabytes]
             if fitting:
-                device = min(fitting, key=lambda device: (left[device], device))
+                device = min(fitting, key=lambda device: left[device]) if kept else max(fitting, key=lambda d: left[d])
                 left[device] -= task.gigabytes
                 chosen.append(Start(task, (device,)))
             continue
         idle = sorted((device for device in left if left[device] == total[device]), key=lambda one: -total[one])
-        taken: list[int] = []
+        taken: list[Device] = []
         while idle and sum(total[device] for device in taken) < task.gigabytes:
             taken.append(idle.pop(0))
         enough = sum(total[device] for device in taken) >= task.gigabytes
         if taken and (enough or len(taken) == len(total)):
             left |= dict.fromkeys(taken, 0.0)
-            chosen.append(Start(task, tuple(sorted(taken))))
+            chosen.append(Start(task, tuple(taken)))
+        else:
+            kept = True
     return chosen
 
 
-def gpus() -> dict[int, float]:
-    """Memory in GB of each GPU that this process may use, by its number; empty without any. No library is loaded."""
-    command = ["nvidia-smi", "--query-gpu=index,memory.total", "--format=csv,noheader,nounits"]
+def gpus() -> dict[Device, float]:
+    """Free memory in GB of each GPU that this process may use, by its number, or by its name where
+    CUDA_VISIBLE_DEVICES gives one that nvidia-smi does not list (a part of a GPU); empty without any. No library is
+    loaded."""
+    command = ["nvidia-smi", "--query-gpu=index,uuid,memory.free", "--format=csv,noheader,nounits"]
     try:
-        lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.splitlines()
+        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
     except (OSError, subprocess.SubprocessError):
         return {}
-    every = {int(index): float(mebibytes) * 2**20 / 1e9 for index, mebibytes in (line.split(",") for line in lines)}
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return usable(told, os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def usable(told: str, visible: str | None) -> dict[Device, float]:
+    """Free memory in GB by GPU.
+
+    Args:
+        told: lines of nvidia-smi: index, uuid, free mebibytes, or a text where the driver does not know them.
+        visible: value of CUDA_VISIBLE_DEVICES: numbers or uuids, or their beginnings; None makes all visible.
+    """
+    rows = [[word.strip() for word in line.split(",")] for line in told.splitlines() if line.count(",") == 2]
+    room = {int(i): float(free) * 2**20 / 1e9 if free.isdigit() else SLICE for i, _, free in rows if i.isdigit()}
     if visible is None:
-        return every
-    return {int(one): every[int(one)] for one in visible.split(",") if one.strip().isdigit() and int(one) in every}
+        return dict(room.items())
+    named = [one.strip() for one in visible.split(",") if one.strip() and not one.strip().startswith("-")]
+    found: dict[Device, float] = {}
+    for one in named:
+        index = next((int(i) for i, uuid, _ in rows if one == i or (uuid.startswith(one) and not one.isdigit())), None)
+        if index in room:
+            found[index] = room[index]
+        elif not one.isdigit():
+            found[one] = SLICE
+    return found
 
 
-def cores() -> dict[int, float]:
+def cores() -> dict[Device, float]:
     """Slots for processes on a machine without GPUs, one per core that it may use, and memory in GB of each."""
     n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:  # a container's share of the processors
@@ -136,11 +169,13 @@ def do_here(study: Study, runs: Sequence[Planned]) -> int:
     for run in runs:
         print(f"run {run.number}: {run.name}", flush=True)
         path = gap_file(study, run)
+        path.unlink(missing_ok=True)  # of an earlier attempt
         try:
             done = run_study(run.config).manifest["samples"]
             if done["done"] == done["failed"]:
                 raise RuntimeError(f"none of its {done['done']} samples could be read")
-            path.unlink(missing_ok=True)
+        except Locked as error:
+            print(f"run {run.number}: {error}", flush=True)
         except Exception as error:
             gaps += 1
             reason = str(error).strip().splitlines() or [type(error).__name__]
@@ -153,36 +188,43 @@ def do_here(study: Study, runs: Sequence[Planned]) -> int:
 
 
 def launch(
-    study: Study, runs: Sequence[Planned], command: Sequence[str], on_gpus: Mapping[int, float] | None = None,
+    study: Study, runs: Sequence[Planned], command: Sequence[str], on_gpus: Mapping[Device, float] | None = None,
     jobs: int | None = None,
 ) -> int:  # fmt: skip
     """Do runs in processes of their own, side by side as far as memory goes; returns how many became gaps.
 
     Args:
         command: which does the runs whose numbers are appended, in its own process: `... --here --only`.
-        on_gpus: memory by GPU; None asks the machine. Without any, processes share the cores.
-        jobs: processes at a time, at most.
+        on_gpus: memory by GPU; None asks the machine, unless all runs are for the CPU. Without any, processes share
+            the cores.
+        jobs: processes at a time, at most; None takes as many as there are cores, and one for each GPU at least.
 
     Raises:
         KeyboardInterrupt: after the processes have ended; what they finished is kept.
     """
-    gpu = gpus() if on_gpus is None else dict(on_gpus)
-    total = gpu or cores()
+    gpu = dict(on_gpus or {})
+    if on_gpus is None and any(run.config.device != "cpu" for run in runs):
+        gpu = gpus()
+    total, processors = gpu or cores(), len(cores())
     free, waiting = dict(total), tasks(runs, by_run=bool(gpu))
-    most = min(jobs or len(waiting), len(total) if not gpu else len(waiting))
+    most = min(jobs or max(processors, len(gpu)), len(waiting))
     running: dict[subprocess.Popen[bytes], Start] = {}
-    threads = max(1, len(cores()) // max(1, min(len(total), most)))
     try:
         while waiting or running:
-            for start in starts(waiting, free, total)[: most - len(running)]:
+            chosen = starts(waiting, free, total)[: most - len(running)]
+            beside = max(len(running) + len(chosen), min(most, len(total)))  # processes that share the cores
+            for start in chosen:
                 log = _log(study, start.task)
                 print(f"{start.task.name}: {_where(start, bool(gpu))}; its lines go to {log}", flush=True)
-                environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+                environment = os.environ | {"OMP_NUM_THREADS": str(max(1, processors // beside))}
+                words = [*command, *(str(number) for number in start.task.numbers)]
                 if gpu:
                     environment |= {"CUDA_VISIBLE_DEVICES": ",".join(map(str, start.devices))}
-                numbers = [str(number) for number in start.task.numbers]
+                    words += ["--device", "auto"] if len(start.devices) > 1 else []
+                for run in _of(runs, start.task):
+                    gap_file(study, run).unlink(missing_ok=True)  # of an earlier attempt
                 with log.open("ab") as lines:
-                    process = subprocess.Popen([*command, *numbers], stdout=lines, stderr=lines, env=environment)
+                    process = subprocess.Popen(words, stdout=lines, stderr=lines, env=environment)
                 running[process] = start
                 waiting.remove(start.task)
                 for device in start.devices:
@@ -193,17 +235,15 @@ def launch(
                 for device in start.devices:
                     free[device] += start.task.gigabytes if len(start.devices) == 1 else total[device]
                     free[device] = total[device] if not _busy(device, running) else free[device]
-                _end(study, runs, start.task, process.returncode)
+                _end(study, _of(runs, start.task), start.task, process.returncode)
     finally:
-        for process in running:
-            process.terminate()
-        for process in running:
-            process.wait()
+        _stop(running)
     return sum(gap_file(study, run).exists() for run in runs)
 
 
 def slurm(study: Study, runs: Sequence[Planned], command: Sequence[str], partition: str = "", hours: int = 24) -> str:
-    """Write a SLURM array script with one task for each run; every option is named and may be edited.
+    """Write a SLURM array script with one task for each run; every option is named and may be edited. The folder of
+    its logs is made now: SLURM opens them before a script begins.
 
     Args:
         command: which does the run whose number is appended, in its own process.
@@ -211,6 +251,11 @@ def slurm(study: Study, runs: Sequence[Planned], command: Sequence[str], partiti
     ids = ",".join(str(run.number) for run in runs)
     need = max(map(memory, runs), default=0.0)
     per_node = max(1, -(-int(need) // 80))
+    on_gpus = any(run.config.device != "cpu" and not _hosted(run) for run in runs)
+    gpu = f"--gpus-per-node={per_node}  # of 80 GB: the largest model needs about {need:.0f} GB"
+    spread = " --device auto" if on_gpus and per_node > 1 else ""
+    folder = _folder(study).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
     return f"""#!/bin/bash
 # Runs of study {study.name}, one array task each: sbatch SCRIPT. A task that is stopped goes on when submitted again.
 #SBATCH --job-name=vfkit-{study.name}
@@ -218,16 +263,15 @@ def slurm(study: Study, runs: Sequence[Planned], command: Sequence[str], partiti
 #SBATCH --nodes=1
 #SBATCH --ntasks=1
 #SBATCH --cpus-per-task=8
-#SBATCH --gpus-per-node={per_node}  # of 80 GB: the largest model needs about {need:.0f} GB
+{"#SBATCH " + gpu if on_gpus else "# #SBATCH --gpus-per-node=1"}
 #SBATCH --mem=64G
 #SBATCH --time={hours}:00:00
-#SBATCH --output={_folder(study)}/slurm-%A_%a.log
-{"#SBATCH --partition=" + partition if partition else "# #SBATCH --partition=NAME"}
+#SBATCH --output={shlex.quote(str(folder).replace("%", "%%") + "/slurm-%A_%a.log")}
+{"#SBATCH --partition=" + shlex.quote(partition) if partition else "# #SBATCH --partition=NAME"}
 set -euo pipefail
 cd {shlex.quote(os.getcwd())}
-mkdir -p {shlex.quote(str(_folder(study)))}
 export OMP_NUM_THREADS="${{SLURM_CPUS_PER_TASK:-8}}"
-{shlex.join(command)} "$SLURM_ARRAY_TASK_ID"
+{shlex.join(command)} "$SLURM_ARRAY_TASK_ID"{spread}
 """
 
 
@@ -259,20 +303,46 @@ def _where(start: Start, gpu: bool) -> str:
     return f"{runs} on GPU {', '.join(map(str, start.devices))}" if gpu else runs
 
 
-def _busy(device: int, running: Mapping[Any, Start]) -> bool:
+def _of(runs: Sequence[Planned], task: Task) -> list[Planned]:
+    return [run for run in runs if run.number in task.numbers]
+
+
+def _busy(device: Device, running: Mapping[Any, Start]) -> bool:
     return any(device in start.devices for start in running.values())
 
 
-def _end(study: Study, runs: Sequence[Planned], task: Task, code: int) -> None:
-    """Say how a task ended; of a process that died, note its runs that are not done as gaps."""
-    own = [run for run in runs if run.number in task.numbers]
-    if code > 1 or code < 0:
-        for run in own:
+def _hosted(run: Planned) -> bool:
+    try:
+        return find(run.config.model).api is not None
+    except ModelUnavailable:
+        return False
+
+
+def _stop(running: Iterable[subprocess.Popen[bytes]]) -> None:
+    """End processes and wait for them; those that do not end before another Ctrl-C are killed."""
+    processes = list(running)
+    for process in processes:
+        process.terminate()
+    try:
+        for process in processes:
+            process.wait()
+    except KeyboardInterrupt:
+        for process in processes:
+            process.kill()
+        raise
+
+
+def _end(study: Study, own: Sequence[Planned], task: Task, code: int) -> None:
+    """Say how a task ended; of a process that failed as a whole, note its runs that are not done as gaps."""
+    if code:
+        said = _log(study, task).read_text(encoding="utf-8", errors="replace").splitlines()
+        last = next((line.strip() for line in reversed(said) if line.strip()), "")
+        reason = f"its process ended with status {code}; {_log(study, task)} ends with: {last[:200]}"
+        for run in pending(own):
             if not gap_file(study, run).exists():
-                reason = f"its process ended with status {code}; the reason is in {_log(study, task)}"
                 write_json(gap_file(study, run), {"run": run.number, "name": run.name, "reason": reason, "error": ""})
-    left = [run for run in own if gap_file(study, run).exists()]
-    print(f"{task.name}: " + (f"{len(own) - len(left)} of {len(own)} runs done" if left else "done"), flush=True)
+    left = len(pending(own))  # gaps, and runs that another process is at
+    print(f"{task.name}: " + (f"{len(own) - left} of {len(own)} runs done" if left else "done"), flush=True)
 
 
 def _release() -> None:

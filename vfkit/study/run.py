@@ -33,9 +33,9 @@ class Run:
         path = self.folder / "run.json"
         try:
             manifest = json.loads(path.read_text(encoding="utf-8"))
-            if not {"config", "finished", "samples"} <= manifest.keys():
+            if not _is_whole(manifest):
                 raise ValueError("it lacks what every run.json has")
-        except (ValueError, AttributeError) as error:
+        except ValueError as error:
             raise ValueError(
                 f"{path} is damaged ({error}); its records are not: running the same study again writes it anew"
             ) from error
@@ -145,6 +145,19 @@ class Run:
             options: `megabytes` of thumbnails and number of `samples`, at most.
         """
         return vfkit.browse.write(self, self.folder / "browse.html" if path is None else path, **options)
+
+
+def _is_whole(manifest: Any) -> bool:
+    """Whether a file's content has what every run.json has, each of its type."""
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("finished", 0), str | None):
+        return False
+    config, samples = manifest.get("config"), manifest.get("samples")
+    return (
+        isinstance(config, dict)
+        and isinstance(samples, dict)
+        and all(isinstance(config.get(name), str) for name in ("study", "model", "dataset"))
+        and all(isinstance(samples.get(name), int) for name in ("asked", "done", "failed"))
+    )
 
 
 def open_run(folder: str | Path) -> Run:

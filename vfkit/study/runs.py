@@ -92,8 +92,9 @@ class Sweep:
             manifest, own = run.manifest, about.loc[model]
             row = dict(study=manifest["config"]["study"], dataset=dataset, model=model)
             row |= dict(series=own.series, params=own.params) | manifest["samples"]
-            row |= dict(finished=run.finished, when=manifest["finished"] or manifest["started"])
-            row |= {"seconds": manifest["seconds"]} | {name: manifest["versions"].get(name) for name in VERSIONS}
+            row |= dict(finished=run.finished, when=manifest["finished"] or manifest.get("started"))
+            row |= {"seconds": manifest.get("seconds")}
+            row |= {name: manifest.get("versions", {}).get(name) for name in VERSIONS}
             rows.append(row | {"folder": run.folder.as_posix()})
         return pd.DataFrame(rows)
 
@@ -109,6 +110,8 @@ def open_runs(out: str | Path = "outputs", finished: bool | None = True, **equal
 
     Runs of single questions (`vfkit.ask`) are left out unless `study="ask"`, or `study=None` for all, takes them.
 
+    A run of a version whose config this one does not know is named in a warning and left out.
+
     Several runs of one model on one data set get names that tell them apart: `mini_qwen3vl (pope)`, by their study, n,
     subset or key.
 
@@ -116,7 +119,7 @@ def open_runs(out: str | Path = "outputs", finished: bool | None = True, **equal
         FileNotFoundError: no run is found; the message says which there are.
         ValueError: an unknown column.
     """
-    runs = list(find_runs(out))
+    runs = [run for run in find_runs(out) if _has_config(run)]
     if not runs:
         raise FileNotFoundError(f"there is no run (no run.json) in {out}")
     rows = pd.DataFrame([{"run": run, **about_run(run), **_summary(run)} for run in runs])
@@ -136,6 +139,16 @@ def open_runs(out: str | Path = "outputs", finished: bool | None = True, **equal
         raise FileNotFoundError(f"no {which}run in {out} is like {equal}; there are: {there}")
     rows = _told_apart(rows[wanted])
     return gather(rows, {(row.dataset, row.model): row.run for row in rows.itertuples()}, out)
+
+
+def _has_config(run: Run) -> bool:
+    """Whether this version can read a run's config; one that it cannot read is named in a warning."""
+    try:
+        run.config  # noqa: B018
+    except ValueError as error:
+        warnings.warn(f"{run.folder} is left out: {error}", stacklevel=3)
+        return False
+    return True
 
 
 def gather(models: pd.DataFrame, runs: dict[tuple[str, str], Run], out: str | Path) -> Sweep:
@@ -177,7 +190,7 @@ def _summary(run: Run) -> dict[str, Any]:
     row = {"study": manifest["config"]["study"], "dataset": manifest["config"]["dataset"], "finished": run.finished}
     row |= {"asked": manifest["samples"]["asked"], "key": run.folder.name}
     row |= {"subset": manifest["config"].get("subset", 0)}
-    return row | {name: manifest["versions"].get(name) for name in VERSIONS}
+    return row | {name: manifest.get("versions", {}).get(name) for name in VERSIONS}
 
 
 def about_run(run: Run) -> dict[str, Any]:

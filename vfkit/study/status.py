@@ -57,10 +57,10 @@ def total(table: pd.DataFrame) -> str:
 def _progress(run: Run) -> dict[str, Any]:
     manifest = run.manifest
     n = manifest["samples"]
-    row = {name: n[name] for name in ("asked", "done", "failed")} | {"error_rows": manifest["error_rows"]}
+    row = {name: n[name] for name in ("asked", "done", "failed")} | {"error_rows": manifest.get("error_rows", 0)}
     row |= {"folder": run.folder.as_posix(), "state": "done" if run.finished else "stopped"}
     if run.finished:
         return row | {"hours_left": 0.0}
-    if n["done"] and manifest["seconds"]:
+    if n["done"] and manifest.get("seconds"):
         row["hours_left"] = manifest["seconds"] / n["done"] * (n["asked"] - n["done"]) / 3600
     return row | ({"state": "running"} if store.is_locked(run.folder) else {})

@@ -123,6 +123,10 @@ def _digest(content: bytes) -> str:
 # --- starting and resuming --------------------------------------------------------------------------------------------
 
 
+class Locked(RuntimeError):
+    """A run's folder that another process writes to."""
+
+
 class ReadOnly(PermissionError):
     """A run's folder that cannot be written."""
 
@@ -132,7 +136,7 @@ def lock(folder: Path) -> Iterator[None]:
     """Lock the folder against a second run; the lock ends with the process.
 
     Raises:
-        RuntimeError: another process writes to this folder.
+        Locked: another process writes to this folder.
         ReadOnly: the folder cannot be written.
     """
     held = FileLock(folder / ".lock", timeout=0.2)  # `is_locked` holds it for an instant
@@ -140,7 +144,7 @@ def lock(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         held.acquire()
     except Timeout:
-        raise RuntimeError(f"another process is running this study in {folder}; wait for it to end") from None
+        raise Locked(f"another process is running this study in {folder}; wait for it to end") from None
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             raise ReadOnly(f"{folder} cannot be written ({error.strerror}); give another `out`") from error

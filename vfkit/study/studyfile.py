@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator, model_validator
 
 from vfkit.models import ModelUnavailable, is_hosted
 from vfkit.models.registry import PACKAGE
@@ -48,8 +48,12 @@ class Part(BaseModel):
     notebook: str = Field("", description="which shows one such run: 01_perturbation")
     models: tuple[str, ...] = Field(min_length=1)
     datasets: tuple[str, ...] = Field(min_length=1)
-    n: dict[str, int | None] | int | None = Field(100, description="samples: of all data sets, or by data set")
-    subsets: dict[str, int] | int = Field(1, description="choices of n samples that share none: of all, or by data set")
+    n: dict[str, PositiveInt | None] | PositiveInt | None = Field(
+        100, description="samples, null for all: of all data sets, or by data set"
+    )
+    subsets: dict[str, PositiveInt] | PositiveInt = Field(
+        1, description="choices of n samples that share none: of all, or by data set"
+    )
     settings: dict[str, Any] = Field({}, description="parameters of the kind, as its notebook calls them")
 
     @field_validator("models", "datasets", "items", mode="before")
@@ -72,7 +76,7 @@ class Study(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str
+    name: str = Field(pattern=r"^\w[\w.-]*$", description="also of its folder: letters, digits, dots, hyphens")
     paper: str = Field("", description="whose tables and figures its parts name: HI, VF")
     about: str = ""
     settings: dict[str, Any] = Field({}, description="parameters of all parts")
@@ -130,7 +134,7 @@ def read_study(file: str | Path, data: Mapping[str, str] | None = None, **settin
     """
     path = _find(file)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_Unique)
         if not isinstance(content, Mapping):
             raise ValueError("a study file is a mapping: name, settings, data, parts")
         study = Study(**plain(content))
@@ -140,7 +144,8 @@ def read_study(file: str | Path, data: Mapping[str, str] | None = None, **settin
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not YAML: {error}") from None
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
+        told = {_place(each["loc"]): f"{each['msg']}, not {each['input']!r:.60}" for each in error.errors()}
+        lines = [f"{place}: {message}" for place, message in told.items()]
         raise ValueError("\n".join([f"{path} is no study file:", *lines])) from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
@@ -179,6 +184,8 @@ def planned(
         and (not parts or set(run.parts) & set(parts))
         and (not numbers or run.number in numbers)
     ]
+    if beyond := [str(number) for number in numbers if not 1 <= number <= len(every)]:
+        raise ValueError(f"study {study.name!r} has runs 1 to {len(every)}, none of number {', '.join(beyond)}")
     if not runs:
         raise ValueError(f"no run of study {study.name!r} is left by this choice; it has {len(every)}")
     return runs
@@ -201,7 +208,13 @@ def _every(study: Study) -> Iterator[Planned]:
             subsets = part.subsets.get(dataset, 1) if isinstance(part.subsets, Mapping) else part.subsets
             for model, subset in itertools.product(part.models, range(subsets)):
                 given = parameters(study, name, model, dataset, subset)
-                config = recipes.config(part.kind, given, _hosted(model))
+                try:
+                    config = recipes.config(part.kind, given, _hosted(model))
+                    config.suite()  # refuses unknown families and parameters
+                except TypeError as error:
+                    raise ValueError(f"part {name!r} has a value of a wrong type: {error}") from None
+                except ValueError as error:
+                    raise ValueError(f"part {name!r}: {error}") from None
                 text = config.model_dump_json()
                 configs[text] = config
                 parts.setdefault(text, []).append(name)
@@ -210,11 +223,26 @@ def _every(study: Study) -> Iterator[Planned]:
         yield Planned(number, tuple(dict.fromkeys(parts[text])), tuple(items), config)
 
 
+def _place(loc: Sequence[Any]) -> str:
+    """Where an error of pydantic's is; without the names of types that a value may have."""
+    return ".".join(str(each) for each in loc if not str(each).startswith(("dict[", "constrained-")))
+
+
 def _hosted(model: str) -> bool:
     try:
         return is_hosted(model)
     except ModelUnavailable:  # is said where what is missing is listed
         return False
+
+
+class _Unique(yaml.SafeLoader):
+    """A loader that refuses a name that is given twice, of which YAML would keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        names = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise yaml.constructor.ConstructorError(None, None, f"{twice[0]!r} is there twice", node.start_mark)
+        return super().construct_mapping(node, deep)
 
 
 def _find(file: str | Path) -> Path:

@@ -280,7 +280,9 @@ def _inside(job: Job, model: Model, read: list[Read], errors: list[dict], verifi
         try:
             controls = [one for one in own if one.family == CONTROL]
             instances = [one for one in own if one.family != CONTROL]
-            rows = attribute(model(), sample, images, base.prediction or 0, instances, controls, asked)
+            vlm: Any = model()
+            with vlm.in_use:  # its layers are hooked
+                rows = attribute(vlm, sample, images, base.prediction or 0, instances, controls, asked)
         except Exception as error:
             errors.append(error_row(sample.id, "base", "inside", error))
             continue

@@ -232,3 +232,6 @@ def test_a_kind_that_applies_to_no_image_is_named():
     tables = metrics.severity_table(left, controls), metrics.onset_table(left, controls)
     assert "- Applied to no image: blur." in metrics.severity_finding(*tables)
     assert "minus the share whose answer flipped, is +" in metrics.severity_finding(*tables)
+    base = records[records.family == "base"]
+    nothing = metrics.severity_finding(metrics.severity_table(base, controls), metrics.onset_table(base, controls))
+    assert nothing == "- No image was read at a strength above 0."

@@ -154,6 +154,8 @@ def severity_finding(table: pd.DataFrame, onsets: pd.DataFrame, stricter: pd.Dat
     need(table, "table", "family", "strength", "IFR")
     need(onsets, "table", "family", "flip_onset", "drift_onset", "lead", "verdict")
     lines, single = [], onsets[onsets.family != ALL]
+    if table.empty:
+        lines.append("No image was read at a strength above 0.")
     reached = single[np.isfinite(single.flip_onset)]
     if len(single):
         names = [f"{_short(row.family)} at {row.flip_onset:.3g} ({_unit(row.family)})" for row in reached.itertuples()]

@@ -44,7 +44,6 @@ def test_a_preset_is_a_small_mapping_whose_fields_can_be_set_one_by_one(preset):
         ({"tab": {}}, "did you mean 'tap'"),
         ({"union": 7}, "union"),
         (None, "a protocol is one of vfkit, hi_program, vf"),
-        ({"tap": {"qwen_3vl": "pre_norm"}}, "did you mean 'qwen3_vl'"),
         ({"prompts": 3}, "a YAML file or its templates"),
         ({"prompts": "no_such.yaml"}, "no_such.yaml"),
         ({"prompts": {"mqc": "x"}}, "did you mean 'mcq'"),

@@ -17,7 +17,6 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from vfkit.models.adapters import ADAPTERS
 from vfkit.names import unknown
 from vfkit.perturb import ATTACKS, HI_FAMILIES
 from vfkit.prompts import WORDING, Wording, load_wording
@@ -104,14 +103,6 @@ class Protocol(BaseModel):
             return None
         wording = load_wording(source)
         return None if wording == WORDING else asdict(wording)
-
-    @field_validator("tap")
-    @classmethod
-    def _known(cls, tap: dict[str, str]) -> dict[str, str]:
-        for name in tap:
-            if name not in ADAPTERS:
-                raise unknown("architecture", name, ADAPTERS)
-        return tap
 
     @property
     def wording(self) -> Wording:

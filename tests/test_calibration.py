@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vfkit import figures, metrics
+from vfkit import figures, metrics, output
 from vfkit.metrics import calibration
 
 
@@ -54,7 +54,11 @@ def test_ece_brier_and_aurc_by_hand(by_hand):
     assert base.AURC == pytest.approx(np.mean([0.5 / 1, 1 / 2, 1 / 3, 1.5 / 4, 2 / 5]))
     assert scale.change == pytest.approx((0.7 - 0.8 + 1) / 5)  # of the fifth only: the answer is now wrong
     flips = metrics.flip_confidence_table(by_hand).set_index("family").loc["scale"]
-    assert flips.flips == 1 and flips.flipped == pytest.approx(0.7) and flips.base_flipped == pytest.approx(0.8)
+    assert (
+        flips.flips == 1
+        and flips.confidence_flipped == pytest.approx(0.7)
+        and flips.base_confidence_flipped == pytest.approx(0.8)
+    )
     assert flips.sure_rate == 0 and flips.AUROC == pytest.approx(0.5)  # two of the four kept were surer, two less sure
     risk = metrics.risk_table(by_hand).set_index(["family", "coverage"]).risk
     assert risk["base", 0.2] == risk["base", 0.4] == 0.5 and risk["base", 1.0] == pytest.approx(0.4)
@@ -136,3 +140,28 @@ def test_the_finding_says_what_the_tables_hold():
     few = records[records.sample_id.isin(["s0", "s1", "s2"])]
     told = metrics.calibration_finding(metrics.calibration_table(few), metrics.flip_confidence_table(few))
     assert "too few images to tell" in told and not any(word in told for word in calibration.GAPS)
+
+
+def test_extremes_stay_within_their_bounds_and_what_cannot_be_told_is_said():
+    sure = world(np.random.default_rng(0), 30, base=50, perturbed=50)
+    wrong = metrics.calibration_table(sure.assign(answer=(sure.prediction + 1) % 4)).set_index("family").loc["base"]
+    assert wrong.gap_high <= 1 and wrong.ECE_high <= 1 and wrong.verdict == "overconfident"
+    unknown = sure.assign(answer=np.nan)
+    text = metrics.calibration_finding(metrics.calibration_table(unknown), metrics.flip_confidence_table(unknown))
+    assert "right and wrong cannot be told" in text and "not available" not in text
+    for parts in ([np.nan] * 4, [-1.0, np.nan, -2.0, -3.0], [-np.inf] * 4):
+        broken = sure.copy()
+        broken.at[2, "logp_text"] = parts
+        with pytest.raises(ValueError, match="sample 's1': its scores are not finite"):
+            metrics.calibration_table(broken)
+    impossible = sure.copy()
+    impossible.at[0, "logp_text"] = [-np.inf if i == impossible.answer[0] else -1.0 for i in range(4)]
+    table = metrics.calibration_table(impossible)
+    assert table.temperature.isna().all() and np.isfinite(table.Brier).all()
+
+
+def test_a_table_shows_one_unit():
+    table = metrics.calibration_table(world(np.random.default_rng(1), 30))
+    heads = set(output.readable(table))
+    assert {"accuracy (%)", "confidence (%)", "gap (%)", "ECE (%)", "ECE chance (%)", "change (%)", "AURC (%)"} <= heads
+    assert {"Brier", "p holm", "temperature"} <= heads

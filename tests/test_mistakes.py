@@ -62,6 +62,7 @@ CONFIGS = [
     (config, dict(seed="x"), "seed: input should be a valid integer"),
     (config, dict(subset=-1), "subset: "),
     (config, dict(controls=-1), "controls: "),
+    (config, dict(inside_layers=[]), "at least one; None takes all; not []"),
     (config, dict(dtype="float33"), "'float32', 'bfloat16' or 'float16', not 'float33'"),
     (config, dict(engine="rya"), "'local' or 'ray', not 'rya'"),
     (config, dict(engine="ray", workers=0), "workers: "),

@@ -33,6 +33,9 @@ def injected(**values) -> str:
 
 def test_defaults_and_passed_values():
     assert notebook.validate(["", "import vfkit", CELL]) == DEFAULTS
+    assert notebook.validate([CELL], nonempty=["model"]) == DEFAULTS
+    with pytest.raises(ValueError, match="model has no entry: name at least one"):
+        notebook.validate([CELL, injected(model="")], nonempty=["model"])
     assert notebook.validate([CELL, injected(n=7, model="b")]) == DEFAULTS | {"n": 7, "model": "b"}
 
 

@@ -12,14 +12,14 @@ TABLE = pd.DataFrame(
         "IFR_low": [0.05, float("nan")],
         "IFR_high": [0.075, float("nan")],
         "instances": [1600, 0],
-        "change": [-1.23456, 2.0],
+        "slope": [-1.23456, 2.0],
     }
 )
 
 
 def test_estimates_and_intervals_share_a_cell():
     shown = output.readable(TABLE)
-    assert list(shown.columns) == ["family", "IFR (%)", "instances", "change"]
+    assert list(shown.columns) == ["family", "IFR (%)", "instances", "slope"]
     assert shown.loc[0].tolist() == ["scale", "6.2 [5.0, 7.5]", "1,600", "-1.23"]
     assert shown.loc[1, "IFR (%)"] == ""
 
@@ -91,7 +91,7 @@ def test_what_says_nothing_is_named_below_the_table():
 def test_tables_without_estimates_or_rows_are_shown_whole():
     counts = pd.DataFrame({"name": ["a", "b"], "n": [0, 0]})
     assert len(output.shown(counts).frame) == 2
-    assert list(output.shown(TABLE[:0]).frame.columns) == ["family", "IFR (%)", "instances", "change"]
+    assert list(output.shown(TABLE[:0]).frame.columns) == ["family", "IFR (%)", "instances", "slope"]
 
 
 def test_a_table_holds_no_markup_of_its_data():

@@ -44,7 +44,11 @@ def test_corrected_answers_and_reliance_by_hand():
     assert table.index.tolist() == ["all", "c", "d"] and set(table.fill) == {"white"}
     whole = table.loc["all"]
     assert whole.same_rate == 0.5 and whole.accuracy == 0.5 and whole.blank_accuracy == 0
-    assert whole.corrected_accuracy == 1 and whole.gain == 0.5 and whole.chance == pytest.approx((1 / 3 + 1 / 2) / 2)
+    assert (
+        whole.corrected_accuracy == 1
+        and whole.accuracy_gain == 0.5
+        and whole.chance == pytest.approx((1 / 3 + 1 / 2) / 2)
+    )
     assert table.loc["c"].evidence == 0 and table.loc["d"].evidence == 2
     p, q = softmax([-1.0, -3.0]), softmax([-3.0, -1.0])
     assert table.loc["d"].information == pytest.approx((p * np.log(p / q)).sum())
@@ -57,9 +61,13 @@ def test_corrected_answers_and_reliance_by_hand():
 def test_a_model_that_ignores_the_image_relies_on_nothing_and_one_that_looks_does():
     blind, seeing = (metrics.reliance_table(world(np.random.default_rng(0), seen)) for seen in (0.0, 8.0))
     blind, seeing = (table.set_index("category").loc["all"] for table in (blind, seeing))
-    assert blind.same_rate > 0.9 and abs(blind.gain) < 0.1 and blind.gain_low <= 0 <= blind.gain_high
+    assert (
+        blind.same_rate > 0.9
+        and abs(blind.accuracy_gain) < 0.1
+        and blind.accuracy_gain_low <= 0 <= blind.accuracy_gain_high
+    )
     assert blind.information < 0.05 and blind.evidence_low < 0.1
-    assert seeing.same_rate < 0.5 and seeing.gain_low > 0.3 and seeing.evidence_low > 3
+    assert seeing.same_rate < 0.5 and seeing.accuracy_gain_low > 0.3 and seeing.evidence_low > 3
     weak = metrics.reliance_table(world(np.random.default_rng(1), 1.5)).set_index("category").loc["all"]
     assert weak.corrected_difference_low > 0  # where the prior is in the way, taking it off helps
 

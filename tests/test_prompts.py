@@ -184,3 +184,10 @@ def test_a_template_that_rewrites_answers_is_refused(vlm, said, reason):
     )
     with pytest.raises(conversation.ConversationError, match=reason):
         conversation.scored_prompt(MCQ, 1, changed, "<|image_pad|>")
+
+
+def test_a_hint_that_a_wording_would_drop_is_refused():
+    wording = prompts.load_wording({"mcq": "{question}\n{options}"})
+    assert prompts.text(replace(MCQ, hint=""), "mcq", wording) == "What color is it?\nA. red\nB. dark blue"
+    with pytest.raises(ValueError, match="sample 's' has a hint, for which the template 'mcq'"):
+        prompts.text(MCQ, "mcq", wording)

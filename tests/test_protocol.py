@@ -47,6 +47,7 @@ def test_a_preset_is_a_small_mapping_whose_fields_can_be_set_one_by_one(preset):
         ({"prompts": {"mqc": "x"}}, "did you mean 'mcq'"),
         ({"prompts": {"mcq": "{question}"}}, "lacks {options}"),
         ({"prompts": {"open": "{question} {question}"}}, "twice"),
+        ({"prompts": {"open": "{hint }\n{question}"}}, "write {hint}"),
         ({"prompts": {"open": "{quest}"}}, "did you mean 'question'"),
         ({"prompts": {"mcq": "{question} {options}"}}, "a line of its own"),
     ],

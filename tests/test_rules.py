@@ -119,3 +119,9 @@ def test_three_tests_that_contradict_each_other_are_said_to():
     only = metrics.band_test(worlds.noise_records(rng, 40, 0.5, 0.1))
     assert "low-frequency dominance (H1), by noise of equal RMS" in metrics.band_finding(only)
     assert json.loads(records.params.iloc[-1])["cutoff"] == 0.25
+
+
+def test_an_interval_that_many_images_lack_is_not_for_want_of_images():
+    row = {"x": 0.5, "x_low": np.nan, "x_high": np.nan}
+    assert rules.shown(row | {"images": 500}, "x") == "50.0 % (no interval)"
+    assert rules.shown(row | {"images": 4}, "x") == rules.shown(row, "x") == "50.0 % (n too small for an interval)"

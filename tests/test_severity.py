@@ -222,3 +222,16 @@ def test_the_figure_shows_the_table_and_the_finding_says_it():
     assert severity.LEADS[0] in text and "the median of other images" in text and "rotation at" in text
     assert metrics.severity_finding(table[:0], onsets[:0]) == ""
     figures.plot_severity(table[:0], onsets[:0])
+
+
+def test_a_kind_that_applies_to_no_image_is_named():
+    both = ("severity_rotation", "severity_blur")
+    records, controls = world(np.random.default_rng(6), state=_early, answer=_late, families=both)
+    left = records.assign(applicable=records.family != "severity_blur")
+    left["prediction"] = left.prediction.where(left.applicable)
+    tables = metrics.severity_table(left, controls), metrics.onset_table(left, controls)
+    assert "- Applied to no image: blur." in metrics.severity_finding(*tables)
+    assert "minus the share whose answer flipped, is +" in metrics.severity_finding(*tables)
+    base = records[records.family == "base"]
+    nothing = metrics.severity_finding(metrics.severity_table(base, controls), metrics.onset_table(base, controls))
+    assert nothing == "- No image was read at a strength above 0."

@@ -29,7 +29,7 @@ warnings.filterwarnings("ignore", message="IProgress not found")  # plain progre
 PACKAGE = Path(__file__).parent
 
 
-def validate(cells: Sequence[str] | None = None) -> dict[str, Any]:
+def validate(cells: Sequence[str] | None = None, nonempty: Sequence[str] = ()) -> dict[str, Any]:
     """Check the notebook's parameters (`vfkit.parameters.check`) and make ready to run.
 
     In a kernel the checked values are written back to the notebook's variables, `root()` becomes the working
@@ -39,9 +39,10 @@ def validate(cells: Sequence[str] | None = None) -> dict[str, Any]:
     Args:
         cells: sources of the cells run so far, in order; None takes them from the running kernel, where the latest run
             of each cell counts, so editing and re-running the parameters cell in JupyterLab works.
+        nonempty: parameters of which the notebook needs at least one entry.
 
     Raises:
-        ValueError, RuntimeError: as `check`.
+        ValueError: as `check`, or a parameter of `nonempty` has no entry. RuntimeError: as `check`.
     """
     shell = None
     if cells is None:
@@ -51,6 +52,9 @@ def validate(cells: Sequence[str] | None = None) -> dict[str, Any]:
         shell.set_custom_exc((Exception,), _show_error)
         os.chdir(root())
     parameters = check(cells)
+    for name in nonempty:
+        if not parameters[name]:
+            raise ValueError(f"{name} has no entry: name at least one")
     if shell:
         shell.user_ns.update(parameters)
     return parameters

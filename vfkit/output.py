@@ -32,7 +32,8 @@ _PERCENT = {
     "difference",
     "share",
 }
-_PERCENT |= {"rate", "hidden", "beyond", "compliance", "confusion", "corrected"}
+_PERCENT |= {"rate", "hidden", "beyond", "compliance", "confusion", "corrected", "first", "second", "restoration"}
+_PERCENT |= {"confidence", "gap", "change", "ECE", "AURC", "risk", "lead", "on", "final"}
 _TROUBLES = {"no_answer", "not_applicable", "left_out", "tied"}  # columns shown only where there is a count in them
 _STYLE = ".vfkit td, .vfkit th { white-space: nowrap; } .vfkit :is(td, th):first-child { text-align: left; }"
 _FEWEST = 5  # images: with fewer there is no interval

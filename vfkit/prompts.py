@@ -96,6 +96,10 @@ def load_wording(source: str | Path | Mapping[str, str]) -> Wording:
         for place in held:
             if place not in _MAY[name]:
                 raise unknown(f"placeholder of the template {name!r}:", place, _MAY[name])
+        for written in re.findall(r"\{([^{}]*)\}", template):
+            near = re.match(r"\s*(\w+)\s*(?:[!:].*)?$", written)
+            if near and near[1] in _MAY[name] and written != near[1]:
+                raise ValueError(f"the template {name!r} of prompts holds {{{written}}}: write {{{near[1]}}}")
         if missing := _NEEDS[name] - set(held):
             raise ValueError(f"the template {name!r} of prompts lacks {{{sorted(missing)[0]}}}")
         if len(held) > len(set(held)):
@@ -114,11 +118,15 @@ def text(sample: Sample, prompt: str, wording: Wording = WORDING) -> str:
         prompt: `mcq` lists the options by letter, `open` lists none, `yes_no` asks for one word (POPE).
 
     Raises:
-        ValueError: unknown prompt.
+        ValueError: unknown prompt, or one without a place for the sample's hint.
     """
     if prompt not in PROMPTS:
         raise ValueError(f"unknown prompt {prompt!r}; the prompts are {', '.join(PROMPTS)}")
     template: str = getattr(wording, prompt)
+    if sample.hint and "{hint}" not in template:
+        raise ValueError(
+            f"sample {sample.id!r} has a hint, for which the template {prompt!r} of prompts has no {{hint}}"
+        )
     if not sample.hint:
         template = "\n".join(line for line in template.split("\n") if line != "{hint}")
     options = [

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from vfkit.figures.style import (
     BLUE,
@@ -56,13 +56,14 @@ def plot_layer_drift(table: pd.DataFrame, family: str = "text_overlay") -> Figur
     fig, axes = panels(len(answers), 1, 0.3 + 0.8 * height * len(answers), width=PAGE)
     rank = own["place"].map({place: number for number, place in enumerate(_PLACES)})
     order = list(dict.fromkeys(own.assign(rank=rank).sort_values(["point", "rank"], ascending=[False, True])["row"]))
+    largest = own.loc[own["answer"].isin(answers), "percent_same_question"].max()  # one scale for both panels
     for ax, answer in zip(axes[:, 0], answers, strict=True):
         part = own[own["answer"] == answer]
         percent, drift = (part.pivot(index="row", columns="layer", values=name).reindex(order) for name in _OF_DRIFT)
         texts = percent.map(lambda x: f"{x:.0f} %" if x == x else "").where(percent.notna(), drift.map(_plain))
         shown = percent.fillna(0.0)
         if percent.notna().any(axis=None):
-            heat_map(ax, shown, texts, cmap="Blues", vmin=0, vmax=max(100.0, float(percent.max(axis=None))))
+            heat_map(ax, shown, texts, cmap="Blues", vmin=0, vmax=max(100.0, float(largest)))
         n = int(part["instances"].max()) if len(part) else 0
         ax.set_title(f"{spaced(family)}, {answer}: n = {n} instances, drift in % of control")
     axes[-1, 0].set_xlabel("layer whose state is read (the last: before the final norm)")
@@ -104,7 +105,7 @@ def plot_patching(table: pd.DataFrame, family: str = "text_overlay") -> Figure:
         ("base", "perturbed", "perturbed states into the base"),
     ]
     for ax, (into, donor, title) in zip(axes, sides, strict=True):
-        for at in (0, 1):
+        for at in (0, 100):
             ax.axhline(at, color=INK, linewidth=0.8)
         here = own[own["into"] == into]
         series = [
@@ -112,17 +113,17 @@ def plot_patching(table: pd.DataFrame, family: str = "text_overlay") -> Figure:
             for place, colour in _PLACES.items()
             if len(part := here[(here["place"] == place) & (here["donor"] == donor)])
         ]
-        curves(ax, series, "layer")
+        curves(ax, series, "layer", 100)
         for control, dash in _CONTROLS.items():
             for place, colour in _PLACES.items():
                 part = _by_layer(here[(here["place"] == place) & (here["donor"] == control)])
                 style = dict(color=colour, marker=_MARKS[place], mfc="none", markersize=3, linewidth=0.8)
-                ax.plot(part["layer"], part["restoration"], linestyle=dash, **style)
-        ax.set(title=title, xlabel="layer before which states are patched", ylim=(-1.05, 1.35))
+                ax.plot(part["layer"], 100 * part["restoration"], linestyle=dash, **style)
+        ax.set(title=title, xlabel="layer before which states are patched", ylim=(-105, 135))
         _whole(ax)
     for control, dash in _CONTROLS.items():
         axes[0].plot([], [], color=GREY, linestyle=dash, linewidth=0.8, label=f"control: {control} (hollow)")
-    axes[0].set_ylabel("restoration, or effect (median)")
+    axes[0].set_ylabel("restoration, or effect\n(median, %)")
     n = int(own["instances"].max()) if len(own) else 0
     fig.suptitle(f"{spaced(family)}: n = {n} instances whose margin fell")
     legend(fig)
@@ -174,13 +175,13 @@ def plot_attention(table: pd.DataFrame, family: str = "text_overlay") -> Figure:
         )
         if len(part) and part[column].notna().any()
     ]
-    curves(axes[0], shares, "layer")
+    curves(axes[0], shares, "layer", 100)
     parts = [(own, RED, "P", name), (base, INK, "X", "base")]
     spread = [
         Series(part, "entropy", colour, f"entropy, {what}", mark) for part, colour, mark, what in parts if len(part)
     ]
     curves(axes[1], spread, "layer")
-    axes[0].set(xlabel="layer", ylabel="share of attention\n(mean over heads)", ylim=(0, None))
+    axes[0].set(xlabel="layer", ylabel="share of attention\n(mean over heads, %)", ylim=(0, None))
     axes[1].set(xlabel="layer", ylabel="entropy (nats)")
     for ax in axes:
         _whole(ax)
@@ -206,6 +207,8 @@ def plot_radius(rows: pd.DataFrame) -> Figure:
         ax.set(xlabel="smallest flipping eps of the attack (1/255)", ylabel=label, xscale="log")
         if len(rows) and (rows[name] > 0).all():
             ax.set_yscale("log")
+            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         ticks = sorted({*finite, edge}) if len(rows) else []
         ax.set_xticks(ticks, [f"{tick:g}" if tick < edge else "none" for tick in ticks])
         ax.minorticks_off()

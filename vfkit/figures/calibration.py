@@ -37,8 +37,11 @@ def plot_calibration(table: pd.DataFrame, flips: pd.DataFrame) -> Figure:
     temperature = table["temperature"].dropna().iloc[:1]
     label = "after a temperature" + "".join(f" of {value:.2f}, fitted on base images" for value in temperature)
     forest(gap, [Series(table, "gap", BLUE, "as scored"), Series(table, "gap_scaled", ORANGE, label, "s")], zero=True)
-    series = [Series(shown, "kept", GREY, "answer kept", "v"), Series(shown, "flipped", RED, "answer flipped", "D")]
-    forest(sure, [*series, Series(shown, "base_flipped", BLUE, "the base answer of those that flip", "^")])
+    series = [
+        Series(shown, "confidence_kept", GREY, "answer kept", "v"),
+        Series(shown, "confidence_flipped", RED, "answer flipped", "D"),
+    ]
+    forest(sure, [*series, Series(shown, "base_confidence_flipped", BLUE, "the base answer of those that flip", "^")])
     gap.set_xlabel("Confidence - accuracy (points)\nabove 0: too sure")
     sure.set(xlabel="Mean confidence of the answer (%)", xlim=(0, 102))
     legend(fig)

@@ -17,7 +17,6 @@ from vfkit.metrics.intervals import FEWEST, interval
 from vfkit.metrics.scores import option_scores, rescore
 from vfkit.metrics.tabulate import (
     ENDS,
-    Column,
     average,
     count,
     difference,
@@ -77,11 +76,13 @@ def calibration_table(records: pd.DataFrame, rule: str = "paper", bins: int = BI
     index = pd.Index(_families(own), name="family", dtype=object)
     ece = share(lambda *sums: stats.divide(np.abs(sums[:-1]).sum(axis=0), sums[-1]), *_bins(bins), "one")
     columns = {"samples": distinct("sample"), "images": distinct("image"), "instances": count()}
-    columns |= {"accuracy": rate("right"), "confidence": _within("confidence"), "gap": mean("gap")}
-    columns |= {"ECE": ece, "Brier": _within("brier", 2), "AURC": _aurc}
+    columns |= {"accuracy": rate("right"), "confidence": mean("confidence", 0, 1), "gap": mean("gap", -1, 1)}
+    columns |= {"ECE": ece, "Brier": mean("brier", 0, 2), "AURC": _aurc}
     columns |= {"change": difference("gap", "one", "base_gap", "one")}
     table = tabulate(rows, index, columns)
-    after = tabulate(scaled, index, {"gap_scaled": mean("gap"), "ECE_scaled": ece, "Brier_scaled": _within("brier", 2)})
+    after = tabulate(
+        scaled, index, {"gap_scaled": mean("gap", -1, 1), "ECE_scaled": ece, "Brier_scaled": mean("brier", 0, 2)}
+    )
     table = table.join(after)
     chance = [_if_calibrated(rows[rows.family == family], bins, seed) for family in index]
     table = table.join(pd.DataFrame(chance, index=index, columns=["ECE_chance", "ECE_p", "p", "change_p"]))
@@ -110,6 +111,8 @@ def temperature_table(records: pd.DataFrame, rule: str = "paper") -> pd.DataFram
     if not len(used):
         return pd.DataFrame([row])
     own, finite = z[np.arange(len(z)), answer], np.where(np.isfinite(z), z, 0.0)
+    if not np.isfinite(own).all():  # a true option that is impossible stays so at any temperature
+        return pd.DataFrame([row])
 
     def parts(log_cold: float) -> tuple[np.ndarray, np.ndarray]:
         """Slope of each sample's log-likelihood along the inverse temperature, and its curvature, at exp(log_cold)."""
@@ -178,19 +181,22 @@ def flip_confidence_table(records: pd.DataFrame, rule: str = "paper", sure: floa
     Samples without a known answer count here.
 
     Returns:
-        One row per family: `samples`, `images`, `instances`, `flips`; mean confidences with their intervals: `kept`
-        and `flipped` on the perturbed image, `base_kept` and `base_flipped` on the base image of these instances;
+        One row per family: `samples`, `images`, `instances`, `flips`; mean confidences with their intervals:
+        `confidence_kept` and `confidence_flipped` on the perturbed image, `base_confidence_kept` and
+        `base_confidence_flipped` on the base image of these instances;
         `sure_rate`, the share of flipped answers given with a confidence of at least `sure`; `AUROC`: the probability
         that a flipped instance had the lower base confidence of two, one kept and one flipped.
     """
     rows = with_union(_answered(confidence_rows(records, rule)))
     rows = counted_rows(rows)
     for name, chosen in (("kept", ~rows.flip), ("flipped", rows.flip)):
-        rows[name], rows[f"base_{name}"] = rows.confidence.where(chosen), rows.base_confidence.where(chosen)
+        for sure_of in ("confidence", "base_confidence"):
+            rows[f"{sure_of}_{name}"] = rows[sure_of].where(chosen)
     rows["sure"] = rows.flip & (rows.confidence >= sure)
     columns = {"samples": distinct("sample"), "images": distinct("image"), "instances": count()}
     columns |= {"flips": total("flip")}
-    columns |= {name: _within(name) for name in ("kept", "flipped", "base_kept", "base_flipped")}
+    both = [f"{sure_of}_{name}" for sure_of in ("confidence", "base_confidence") for name in ("kept", "flipped")]
+    columns |= {name: mean(name, 0, 1) for name in both}
     columns |= {"sure_rate": rate("sure", "flip"), "AUROC": _auroc}
     return tabulate(rows, family_index(rows), columns).reset_index()
 
@@ -201,9 +207,12 @@ def calibration_finding(table: pd.DataFrame, flips: pd.DataFrame) -> str:
     Args:
         table: of `calibration_table`. flips: of `flip_confidence_table`.
     """
-    need(table, "table", "family", "gap", "verdict", "change_verdict", "temperature")
-    need(flips, "table", "family", "flips", "flipped", "sure_rate", "AUROC")
-    lines, pooled = [], pooled_family(table.family)
+    need(table, "table", "family", "instances", "gap", "verdict", "change_verdict", "temperature")
+    need(flips, "table", "family", "flips", "confidence_flipped", "sure_rate", "AUROC")
+    lines, table = [], table[table.instances > 0]
+    pooled = pooled_family(table.family) or pooled_family(flips.family)
+    if not (table.family == "base").any():
+        lines.append("No base image has several options and a known answer, so that right and wrong cannot be told.")
     for row in table[table.family == "base"].to_dict("records"):
         text = f"On base images a mean confidence of {rules.shown(row, 'confidence')} stands against an accuracy of "
         text += f"{rules.shown(row, 'accuracy')}, a gap of {rules.shown(row, 'gap', unit=' points', signed=True)}: "
@@ -219,7 +228,7 @@ def calibration_finding(table: pd.DataFrame, flips: pd.DataFrame) -> str:
             text += f"{rules.shown(row, 'gap_scaled', unit=' points', signed=True)}."
         lines.append(text)
     for row in flips[flips.family.isin(pooled) & (flips.flips > 0)].to_dict("records"):
-        text = f"Answers that flip are given with a mean confidence of {rules.shown(row, 'flipped')}, "
+        text = f"Answers that flip are given with a mean confidence of {rules.shown(row, 'confidence_flipped')}, "
         text += f"{rules.shown(row, 'sure_rate')} of them with {100 * SURE:.0f} % or more. A low base confidence tells "
         lines.append(f"{text}them from answers that stay with an AUROC of {rules.shown(row, 'AUROC', 1, 2, '')}.")
     return "\n".join(f"- {line}" for line in lines)
@@ -259,12 +268,6 @@ def _answered(rows: pd.DataFrame) -> pd.DataFrame:
 def _with_base(rows: pd.DataFrame) -> pd.DataFrame:
     """The base rows under the family `base`, then the perturbed ones with their union."""
     return pd.concat([rows[rows.is_base], with_union(rows)], ignore_index=True)
-
-
-def _within(name: str, most: float = 1.0) -> Column:
-    """Mean of a column whose values lie in [0, most], as its interval then does."""
-    column = mean(name)
-    return lambda *group: {end: np.clip(values, 0, most) for end, values in column(*group).items()}
 
 
 def _families(rows: pd.DataFrame) -> list[str]:

@@ -105,7 +105,7 @@ def attention_table(attention: pd.DataFrame, records: pd.DataFrame) -> pd.DataFr
         tokens (`on_region_base`), `on_question` and `on_first` (the row's first token), and the `entropy` in nats.
     """
     rows = _both(_of_layers(attention, records, *SHARES, "entropy"))
-    means = {name: mean(name) for name in (*SHARES, "entropy")}
+    means = {name: mean(name, 0, 1) for name in SHARES} | {"entropy": mean("entropy", 0)}
     return _tabulated(rows, {"instances": count(), "images": distinct("image"), **means})
 
 

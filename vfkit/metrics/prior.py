@@ -39,8 +39,8 @@ def reliance_table(records: pd.DataFrame, rule: str = "paper", fill: str | None 
         gives the same answer), `evidence` (nats: what the image adds to the score of the base answer), `information`
         (nats: KL divergence of the options' probabilities on the image from those on the blank). Of the `known` ones,
         whose right answer is known: `accuracy` on the image, `blank_accuracy` without it, `corrected_accuracy` by
-        corrected scores, the paired differences `gain` = accuracy - blank_accuracy and `corrected_difference` =
-        corrected_accuracy - accuracy, and `chance`.
+        corrected scores, the paired differences `accuracy_gain` = accuracy - blank_accuracy and
+        `corrected_difference` = corrected_accuracy - accuracy, and `chance`.
 
     Raises:
         ValueError: no such blank in the records.
@@ -62,7 +62,10 @@ def reliance_table(records: pd.DataFrame, rule: str = "paper", fill: str | None 
     }
     known = known.assign(**right, chance=1 / known.options)
     columns = {"known": count(), "accuracy": rate("right"), "blank_accuracy": rate("right_blank")}
-    columns |= {"corrected_accuracy": rate("right_corrected"), "gain": difference("right", "one", "right_blank", "one")}
+    columns |= {
+        "corrected_accuracy": rate("right_corrected"),
+        "accuracy_gain": difference("right", "one", "right_blank", "one"),
+    }
     columns |= {"corrected_difference": difference("right_corrected", "one", "right", "one")}
     return table.join(tabulate(known, index, columns | {"chance": average("chance")})).reset_index()
 
@@ -108,7 +111,7 @@ def reliance_finding(table: pd.DataFrame) -> str:
     Args:
         table: of `reliance_table`.
     """
-    need(table, "table", "fill", "category", "same_rate", "gain", "blank_accuracy")
+    need(table, "table", "fill", "category", "same_rate", "accuracy_gain", "blank_accuracy")
     lines = []
     for row in table[table.category == "all"].to_dict("records"):
         where = "Without any image" if row["fill"] == NONE else f"On a {row['fill']} image"
@@ -120,7 +123,9 @@ def reliance_finding(table: pd.DataFrame) -> str:
             text += (
                 f" Then {rules.shown(row, 'blank_accuracy')} are right, where chance is {100 * row['chance']:.0f} %; "
             )
-            text += f"the image adds {rules.shown(row, 'gain', unit=' points', signed=True)}. By corrected scores "
+            text += (
+                f"the image adds {rules.shown(row, 'accuracy_gain', unit=' points', signed=True)}. By corrected scores "
+            )
             text += f"{rules.shown(row, 'corrected_accuracy')} are right, a change of "
             text += f"{rules.shown(row, 'corrected_difference', unit=' points', signed=True)}."
         lines.append(text)

@@ -22,6 +22,7 @@ from vfkit.metrics.intervals import FEWEST
 
 ALPHA = 0.05
 WIDE = 0.5  # width of the interval of a share, above which a sentence says that n is too small
+MANY = 24  # images: with so many, it is not their number that an interval lacks
 EVENTFUL = 6  # images: a two-sided sign-flip test of five has p = 0.0625 at best
 UNDECIDED, FEW_IMAGES, FEW_EVENTS = "undecided", "too few images to tell", "too few flips to tell"
 _EXACT, _DRAWS = 12, 1999  # images up to which all sign flips are counted; random ones beyond
@@ -180,7 +181,8 @@ def shown(row, name: str, scale: float = 100, digits: int = 1, unit: str = " %",
     if value != value:
         return "not available"
     if low != low:
-        return f"{value:{form}}{unit} (n too small for an interval)"
+        why = "no interval" if row.get("images", 0) >= MANY else "n too small for an interval"
+        return f"{value:{form}}{unit} ({why})"
     ends = f"[{low:{form}}, {high:{form}}]"
     if scale != 100 or high - low <= 100 * WIDE:
         return f"{value:{form}}{unit} {ends}"

@@ -56,7 +56,7 @@ def option_scores(records: pd.DataFrame, rule: str) -> tuple[np.ndarray, np.ndar
         The scores, and the number of options of each row: 0 where the instance does not apply or was not read.
 
     Raises:
-        ValueError: as `rescore`.
+        ValueError: as `rescore`, and where a score is not a number, or no option is possible.
     """
     if rule not in RULES:
         raise ValueError(f"unknown scoring rule {rule!r}; the rules are {', '.join(RULES)}")
@@ -75,6 +75,9 @@ def option_scores(records: pd.DataFrame, rule: str) -> tuple[np.ndarray, np.ndar
     # row by row, as the parts lie: every rule works number by number
     parts = (np.concatenate([np.zeros(0), *part]) for part in lists.values())
     values[np.arange(values.shape[1]) < options[:, None]] = scores(rule, *parts)
+    unusable = (options > 0) & ~np.isfinite(values.max(axis=1, initial=-np.inf))
+    if unusable.any():
+        raise ValueError(f"sample {rows['sample'][unusable].iloc[0]!r}: its scores are not finite numbers")
     return values, options
 
 

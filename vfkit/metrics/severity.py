@@ -153,19 +153,23 @@ def severity_finding(table: pd.DataFrame, onsets: pd.DataFrame, stricter: pd.Dat
     need(table, "table", "family", "strength", "IFR")
     need(onsets, "table", "family", "flip_onset", "drift_onset", "lead", "verdict")
     lines, single = [], onsets[onsets.family != ALL]
+    if table.empty:
+        lines.append("No image was read at a strength above 0.")
     reached = single[np.isfinite(single.flip_onset)]
     if len(single):
         names = [f"{_short(row.family)} at {row.flip_onset:.3g}" for row in reached.itertuples()]
         never = [_short(family) for family in single.family[np.isinf(single.flip_onset)]]
         text = f"Strengths at which {100 * LEVEL:.0f} % of the answers flip: {', '.join(names) or 'none'}"
         lines.append(text + f"; not reached by {', '.join(never)}" * bool(never) + ".")
+    if unread := [_short(family) for family in table.family.unique() if family not in set(single.family)]:
+        lines.append(f"Applied to no image: {', '.join(unread)}.")
     controls = {f"the closest {PERCENTILE} % of other images": onsets}
     controls |= {} if stricter is None else {"the median of other images": stricter}
     words = []
     for control, frame in controls.items():
         for row in frame[(frame.family == ALL) & (frame.verdict != "")].to_dict("records"):
-            text = f"Held against {control} under the same question, the share of readings whose state moved further "
-            text += "exceeds the share whose answer flipped by "
+            text = f"Held against {control} under the same question, the share of readings whose state moved further, "
+            text += "minus the share whose answer flipped, is "
             text += f"{rules.shown(row, 'lead', unit=' points', signed=True)}: {row['verdict']}."
             lines.append(text)
             words.append(row["verdict"])

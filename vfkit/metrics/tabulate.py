@@ -98,9 +98,10 @@ def ratio(numerator: str, denominator: str) -> Column:
     return _estimate(stats.ratio, numerator, denominator)
 
 
-def mean(name: str) -> Column:
-    """Mean over rows."""
-    return _estimate(stats.mean, name)
+def mean(name: str, least: float = -np.inf, most: float = np.inf) -> Column:
+    """Mean over rows of a column whose values lie in [least, most], as its interval then does."""
+    column = _estimate(stats.mean, name)
+    return lambda *group: {end: np.clip(values, least, most) for end, values in column(*group).items()}
 
 
 def median(name: str) -> Column:

@@ -138,6 +138,13 @@ class StudyConfig(BaseModel):
         fields |= {"protocol": protocol, "dtype": fields.get("dtype") or protocol.dtype}
         return fields | _named(fields.get("dataset"), fields.get("dataset_path"))
 
+    @field_validator("inside_layers")
+    @classmethod
+    def _some_layers(cls, layers: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        if layers is not None and (not layers or min(layers) < 0):
+            raise ValueError(f"layers are numbers from 0 on, at least one; None takes all; not {list(layers)}")
+        return layers
+
     @field_validator("dataset_options")
     @classmethod
     def _only_the_loaders_own(cls, options: dict[str, Any]) -> dict[str, Any]:

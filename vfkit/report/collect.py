@@ -17,8 +17,8 @@ class Collected:
     """The runs of a report, one for each kind, data set and model: of several the one with most samples.
 
     Kinds: `natural` perturbations of multiple-choice questions, `inside` (the same with probes), `spectral` noise and
-    ablations, `attack`, `pope`, `vfat`. Subsets beside the first are left to `paper.verdicts`. A run without rows, whose
-    samples all failed or whose records were not copied with it, is named in a warning and left out.
+    ablations, `attack`, `pope`, `vfat`. Subsets beside the first are left to `paper.verdicts`. A run without rows
+    (all its samples failed, or its records are not there) is named in a warning and left out.
 
     Args:
         runs: of `vfkit.open_runs`.

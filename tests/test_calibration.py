@@ -52,7 +52,7 @@ def test_ece_brier_and_aurc_by_hand(by_hand):
     assert base.Brier == pytest.approx(2 * np.mean(squared))
     # the two at 0.9 are tied, one of them right: half an error each; then 0.8 right; then the two at 0.6
     assert base.AURC == pytest.approx(np.mean([0.5 / 1, 1 / 2, 1 / 3, 1.5 / 4, 2 / 5]))
-    assert scale.change == pytest.approx((0.7 - 0.8 + 1) / 5)  # of the fifth only: the answer is now wrong
+    assert scale.gap_change == pytest.approx((0.7 - 0.8 + 1) / 5)  # of the fifth only: the answer is now wrong
     flips = metrics.flip_confidence_table(by_hand).set_index("family").loc["scale"]
     assert (
         flips.flips == 1
@@ -84,7 +84,7 @@ def test_the_temperature_is_the_sharpness_and_is_fitted_on_base_images_only():
     table = metrics.calibration_table(records).set_index("family")
     base, scale = table.loc["base"], table.loc["scale"]
     assert base.ECE_scaled < 0.06 < base.ECE and scale.ECE_scaled > base.ECE_scaled + 0.05
-    assert scale.change_verdict == calibration.CHANGES[0] and base.change_verdict == ""
+    assert scale.gap_change_verdict == calibration.CHANGES[0] and base.gap_change_verdict == ""
     only = metrics.temperature_table(records[records.family == "base"])
     pd.testing.assert_frame_equal(only, metrics.temperature_table(records))
     right = records[(records.prediction == records.answer) | (records.family != "base")]
@@ -105,7 +105,7 @@ def test_verdicts_find_the_planted_gap(sharpness, word):
     table = metrics.calibration_table(world(np.random.default_rng(1), 200, sharpness, sharpness)).set_index("family")
     assert table.loc["base"].verdict == calibration.GAPS[word]
     assert table.loc["base"].ECE_p < 0.05 and table.loc["base"].ECE_low > 0
-    assert table.loc["scale"].change_verdict == calibration.CHANGES[2]  # as far off as before
+    assert table.loc["scale"].gap_change_verdict == calibration.CHANGES[2]  # as far off as before
 
 
 def test_the_ece_of_a_calibrated_model_is_what_chance_gives():
@@ -136,7 +136,7 @@ def test_the_finding_says_what_the_tables_hold():
     table, flips = metrics.calibration_table(records), metrics.flip_confidence_table(records)
     text = metrics.calibration_finding(table, flips)
     scale = table.set_index("family").loc["scale"]
-    assert f"the gap changes by {100 * scale.change:+.1f} points" in text and calibration.CHANGES[0] in text
+    assert f"the gap changes by {100 * scale.gap_change:+.1f} points" in text and calibration.CHANGES[0] in text
     few = records[records.sample_id.isin(["s0", "s1", "s2"])]
     told = metrics.calibration_finding(metrics.calibration_table(few), metrics.flip_confidence_table(few))
     assert "too few images to tell" in told and not any(word in told for word in calibration.GAPS)
@@ -163,5 +163,13 @@ def test_extremes_stay_within_their_bounds_and_what_cannot_be_told_is_said():
 def test_a_table_shows_one_unit():
     table = metrics.calibration_table(world(np.random.default_rng(1), 30))
     heads = set(output.readable(table))
-    assert {"accuracy (%)", "confidence (%)", "gap (%)", "ECE (%)", "ECE chance (%)", "change (%)", "AURC (%)"} <= heads
+    assert {
+        "accuracy (%)",
+        "confidence (%)",
+        "gap (%)",
+        "ECE (%)",
+        "ECE chance (%)",
+        "gap change (%)",
+        "AURC (%)",
+    } <= heads
     assert {"Brier", "p holm", "temperature"} <= heads

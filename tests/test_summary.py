@@ -70,7 +70,7 @@ def test_hidden_instability_is_claimed_with_intervals_only():
         controls["cos_ctx_open_post_norm"] += [0.01 * (i % 3) for i in range(len(controls))]
         controls["partner_image_id"] = controls.partner_id
         text = metrics.finding(records, "a model", "some data", controls=controls)
-        assert ("hidden instability" in text) == ("- 39 % [" in text) == claimed
+        assert ("hidden instability" in text) == ("moves 39 % [" in text) == claimed
         assert ("the state moves where the answer stays: too few images to tell." in text) != claimed
 
 

@@ -8,7 +8,7 @@ from vfkit.names import unknown
 COMMANDS = {
     "ask": "one question of one image: the answer, what flips it, how far the state drifts",
     "browse": "the samples of finished runs as one HTML page",
-    "study": "studies that were done",
+    "study": "plan, run and follow a study of many models and data sets; list runs",
     "models": "models by name, what one takes, whether one works here",
     "notebook": "run a notebook, publish it as a page, copy those that vfkit brings",
     "items": "make V-FAT items of one's own",

@@ -33,7 +33,7 @@ _PERCENT = {
     "share",
 }
 _PERCENT |= {"rate", "hidden", "beyond", "compliance", "confusion", "corrected", "first", "second", "restoration"}
-_PERCENT |= {"confidence", "gap", "change", "ECE", "AURC", "risk", "lead", "on", "final"}
+_PERCENT |= {"confidence", "gap", "ECE", "AURC", "risk", "lead", "on", "final"}
 _TROUBLES = {"no_answer", "not_applicable", "left_out", "tied"}  # columns shown only where there is a count in them
 _STYLE = ".vfkit td, .vfkit th { white-space: nowrap; } .vfkit :is(td, th):first-child { text-align: left; }"
 _FEWEST = 5  # images: with fewer there is no interval
@@ -96,7 +96,8 @@ class Output:
     def page(self, page: Page) -> None:
         """Show a page of samples below a link to it."""
         self.saved.append(page.path)
-        display(HTML(f"<p>Samples: {link(page.path)} ({page.path.stat().st_size / 1e6:.1f} MB)</p>{page.frame()}"))
+        name, size = "/".join(page.path.parts[-5:]), f"{page.path.stat().st_size / 1e6:.1f} MB"
+        display(HTML(f"<p>Samples: {link(page.path, name)} ({size})</p>{page.frame()}"))
 
     def finish(self, *others: "Output") -> None:
         """Show which files were written, by this and other outputs; FileNotFoundError where one is missing."""
@@ -219,7 +220,8 @@ def escaped(text: str) -> str:
 
 
 def _is_percent(name: str) -> bool:
-    return not _PERCENT.isdisjoint(name.split("_"))
+    words = name.split("_")
+    return words[-1] not in ("p", "holm") and not _PERCENT.isdisjoint(words)
 
 
 def _is_end(name: str, table: pd.DataFrame) -> bool:
@@ -228,9 +230,14 @@ def _is_end(name: str, table: pd.DataFrame) -> bool:
 
 
 def _named(table: pd.DataFrame, rows: pd.Series) -> str:
-    """What tells these rows from others: their texts in columns that vary."""
+    """What tells these rows from others: their texts in columns that vary, and as many numbers as that takes."""
     words = table.select_dtypes(exclude="number")
     words = words.loc[:, words.nunique() > 1].fillna("").astype(str)
+    for name in table.select_dtypes("number"):
+        told = len(words.drop_duplicates()) if len(words.columns) else 1
+        if not _is_percent(name) and f"{name}_low" not in table and told < len(table):
+            more = words.assign(**{name: name.replace("_", " ") + table[name].map(" {:g}".format)})
+            words = more if len(more.drop_duplicates()) > told else words
     return ", ".join(" ".join(filter(None, row)) for row in words[rows].itertuples(index=False))
 
 
@@ -243,7 +250,12 @@ def _cell(value, images=np.inf, low=None, high=None, percent: bool = False) -> s
         return str(bool(value))
     if float(value).is_integer() and low is None and not percent:
         return f"{int(value):,}"
-    digits = (lambda x: f"{100 * x:.1f}") if percent else (lambda x: f"{x:.3g}")
+    digits = (lambda x: f"{100 * x:.1f}") if percent else _three_digits
     if low is None or pd.isna(low):
         return digits(value) + (" [n too small]" if low is not None and images < _FEWEST else "")
     return f"{digits(value)} [{digits(low)}, {digits(high)}]"
+
+
+def _three_digits(value: float) -> str:
+    """Three significant digits, of thousands and more all before the point: 1,350 for 1349.6."""
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"

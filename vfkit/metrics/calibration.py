@@ -52,8 +52,8 @@ def calibration_table(records: pd.DataFrame, rule: str = "paper", bins: int = BI
         (area under risk against coverage: the error rate if answers came in order of confidence would be 1 - accuracy
         at full coverage); `ECE_chance`, the mean ECE of a calibrated model with these confidences, and `ECE_p`, how
         often such a model reaches this ECE.
-        `p`, `p_holm`, `verdict` of the gap (`GAPS`); `change`, the gap minus that of the base answers to the same
-        instances, with `change_p`, `change_p_holm`, `change_verdict` (`CHANGES`).
+        `p`, `p_holm`, `verdict` of the gap (`GAPS`); `gap_change`, the gap minus that of the base answers to the same
+        instances, with `gap_change_p`, `gap_change_p_holm`, `gap_change_verdict` (`CHANGES`).
         `temperature`, fitted on base images only, and with it `gap_scaled`, `ECE_scaled`, `Brier_scaled`, whose
         intervals take it as known; empty where there is none (`temperature_table`).
         `no_answer`: instances left out because their sample has no known answer.
@@ -72,24 +72,24 @@ def calibration_table(records: pd.DataFrame, rule: str = "paper", bins: int = BI
             frame[f"bin_{i}"] = frame.gap.where(binned == i, 0.0)
     base = rows[rows.family == "base"].set_index("sample")["gap"]
     rows["base_gap"] = rows["sample"].map(base).astype(float).where(rows.family != "base")
-    rows["change"] = rows.gap - rows.base_gap
+    rows["gap_change"] = rows.gap - rows.base_gap
     index = pd.Index(_families(own), name="family", dtype=object)
     ece = share(lambda *sums: stats.divide(np.abs(sums[:-1]).sum(axis=0), sums[-1]), *_bins(bins), "one")
     columns = {"samples": distinct("sample"), "images": distinct("image"), "instances": count()}
     columns |= {"accuracy": rate("right"), "confidence": mean("confidence", 0, 1), "gap": mean("gap", -1, 1)}
     columns |= {"ECE": ece, "Brier": mean("brier", 0, 2), "AURC": _aurc}
-    columns |= {"change": difference("gap", "one", "base_gap", "one")}
+    columns |= {"gap_change": difference("gap", "one", "base_gap", "one")}
     table = tabulate(rows, index, columns)
     after = tabulate(
         scaled, index, {"gap_scaled": mean("gap", -1, 1), "ECE_scaled": ece, "Brier_scaled": mean("brier", 0, 2)}
     )
     table = table.join(after)
     chance = [_if_calibrated(rows[rows.family == family], bins, seed) for family in index]
-    table = table.join(pd.DataFrame(chance, index=index, columns=["ECE_chance", "ECE_p", "p", "change_p"]))
+    table = table.join(pd.DataFrame(chance, index=index, columns=["ECE_chance", "ECE_p", "p", "gap_change_p"]))
     _widen(table, "ECE", table["ECE_chance"])
     again = [_if_calibrated(scaled[scaled.family == family], bins, seed)["ECE_chance"] for family in index]
     _widen(table, "ECE_scaled", np.array(again, dtype=float))
-    table = _decided(_decided(table, rows, "gap", "", GAPS), rows, "change", "change_", CHANGES)
+    table = _decided(_decided(table, rows, "gap", "", GAPS), rows, "gap_change", "gap_change_", CHANGES)
     table["temperature"] = temperature
     return table.join(tabulate(unknown, index, {"no_answer": count()})).reset_index()
 
@@ -207,7 +207,7 @@ def calibration_finding(table: pd.DataFrame, flips: pd.DataFrame) -> str:
     Args:
         table: of `calibration_table`. flips: of `flip_confidence_table`.
     """
-    need(table, "table", "family", "instances", "gap", "verdict", "change_verdict", "temperature")
+    need(table, "table", "family", "instances", "gap", "verdict", "gap_change_verdict", "temperature")
     need(flips, "table", "family", "flips", "confidence_flipped", "sure_rate", "AUROC")
     lines, table = [], table[table.instances > 0]
     pooled = pooled_family(table.family) or pooled_family(flips.family)
@@ -221,8 +221,8 @@ def calibration_finding(table: pd.DataFrame, flips: pd.DataFrame) -> str:
             text += f", where a calibrated model of these confidences shows {100 * row['ECE_chance']:.1f} %"
         lines.append(f"{text}.")
     for row in table[table.family.isin(pooled)].to_dict("records"):
-        text = f"Under perturbation ({row['family']}) the gap changes by "
-        text += f"{rules.shown(row, 'change', unit=' points', signed=True)}: {row['change_verdict']}."
+        text = f"Under perturbation, {row['family']}, the gap changes by "
+        text += f"{rules.shown(row, 'gap_change', unit=' points', signed=True)}: {row['gap_change_verdict']}."
         if row["temperature"] == row["temperature"]:
             text += f" With a temperature of {row['temperature']:.2f}, fitted on base images, the gap is then "
             text += f"{rules.shown(row, 'gap_scaled', unit=' points', signed=True)}."
@@ -285,7 +285,7 @@ def _if_calibrated(rows: pd.DataFrame, bins: int, seed: int) -> dict[str, float]
     p is too large rather than too small. The change's p is that of `rules.sign_flips`.
     """
     if rows["image"].nunique() < FEWEST:
-        return dict.fromkeys(("ECE_chance", "ECE_p", "p", "change_p"), np.nan)
+        return dict.fromkeys(("ECE_chance", "ECE_p", "p", "gap_change_p"), np.nan)
     confidence = rows.confidence.to_numpy()
     image = pd.factorize(rows["image"], sort=True)[0]
     binned = np.clip(np.ceil(confidence * bins) - 1, 0, bins - 1).astype(int)
@@ -298,9 +298,9 @@ def _if_calibrated(rows: pd.DataFrame, bins: int, seed: int) -> dict[str, float]
     drawn = [sizes(confidence - (rng.random(image.max() + 1)[image] < confidence)) for _ in range(_DRAWS)]
     ours = sizes(rows["gap"].to_numpy())
     p = [(1 + sum(one[i] >= ours[i] - 1e-12 for one in drawn)) / (_DRAWS + 1) for i in (0, 1)]
-    row = {"ECE_chance": float(np.mean([one[0] for one in drawn])), "ECE_p": p[0], "p": p[1], "change_p": np.nan}
-    if "change" in rows and rows["change"].notna().any():
-        row["change_p"] = rules.sign_flips(rows.groupby("image")["change"].sum(), seed)
+    row = {"ECE_chance": float(np.mean([one[0] for one in drawn])), "ECE_p": p[0], "p": p[1], "gap_change_p": np.nan}
+    if "gap_change" in rows and rows["gap_change"].notna().any():
+        row["gap_change_p"] = rules.sign_flips(rows.groupby("image")["gap_change"].sum(), seed)
     return row
 
 
@@ -314,7 +314,7 @@ def _decided(table: pd.DataFrame, rows: pd.DataFrame, name: str, prefix: str, wo
     alike = []
     for family in table.index:
         own = rows[(rows.family == family) & rows[name].notna()]
-        if name == "change":
+        if name == "gap_change":
             ends = stats.difference(own.gap, own.one, own.base_gap, own.one, own["image"], level=0.9)
         else:
             ends = stats.mean(own[name], own["image"], level=0.9)

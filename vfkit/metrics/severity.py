@@ -19,6 +19,7 @@ from vfkit.metrics.frames import need
 from vfkit.metrics.hidden import PERCENTILE, beyond, beyond_rates
 from vfkit.metrics.tabulate import count, distinct, mean, rate, tabulate, total
 from vfkit.perturb import SEVERITY
+from vfkit.perturb.severity import KINDS
 
 LEVEL = 0.1  # the share of instances at which flips, or states, are said to set in
 WITHIN = 0.05  # of all strengths: a lead whose interval lies within this much of zero is none
@@ -157,7 +158,7 @@ def severity_finding(table: pd.DataFrame, onsets: pd.DataFrame, stricter: pd.Dat
         lines.append("No image was read at a strength above 0.")
     reached = single[np.isfinite(single.flip_onset)]
     if len(single):
-        names = [f"{_short(row.family)} at {row.flip_onset:.3g}" for row in reached.itertuples()]
+        names = [f"{_short(row.family)} at {row.flip_onset:.3g} ({_unit(row.family)})" for row in reached.itertuples()]
         never = [_short(family) for family in single.family[np.isinf(single.flip_onset)]]
         text = f"Strengths at which {100 * LEVEL:.0f} % of the answers flip: {', '.join(names) or 'none'}"
         lines.append(text + f"; not reached by {', '.join(never)}" * bool(never) + ".")
@@ -228,6 +229,10 @@ def _test(rows: pd.DataFrame, pairs: pd.DataFrame, percentile: float) -> tuple[i
     either = (rows.beyond | rows.flip).groupby(rows["image"]).any()
     moves = (rows.beyond * 1.0 - rows.flip * 1.0).groupby(rows["image"]).sum()
     return int(either.sum()), rules.sign_flips(moves)
+
+
+def _unit(family: str) -> str:
+    return KINDS[_short(family)][1]
 
 
 def _short(family: str) -> str:

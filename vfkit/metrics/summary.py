@@ -181,8 +181,8 @@ def _inside(drift: pd.DataFrame) -> list[str]:
     if not (kept.percent_same_question_low == kept.percent_same_question_low and every.hidden_low == every.hidden_low):
         return [f"Whether the state moves where the answer stays: {rules.FEW_IMAGES}."]
     return [
-        f"{rules.shown(kept, 'percent_same_question', 1, 0)} of the way that another image under the same question "
-        "moves it: so far the state before an open answer moves where the answer stays.",
+        f"Where the answer stays, the state before an open answer moves "
+        f"{rules.shown(kept, 'percent_same_question', 1, 0)} as far as another image under the same question moves it.",
         f"{rules.shown(every, 'hidden')} of all changes keep the answer and yet move that state further than the "
         "closest twentieth of other images does: hidden instability.",
     ]

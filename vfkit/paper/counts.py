@@ -56,7 +56,7 @@ def verdict_finding(table: pd.DataFrame) -> str:
         why = table.loc[table["verdict"] == "not comparable", "why"].str.extract(
             r"another model and data: (.*); needs"
         )[0]
-        whose = f": the runs are of {why.dropna().iloc[0]}" if why.notna().any() else ""
+        whose = f": the runs are of {'; of '.join(why.dropna().unique())}" if why.notna().any() else ""
         return f"- **0 of {len(table)} published numbers can be compared**{whose}."
     lines = []
     for paper, own in judged.groupby("paper", sort=False):

@@ -110,7 +110,9 @@ def _drift_samples(collected: Collected) -> pd.DataFrame:
     if found is None:
         return pd.DataFrame()
     _, run = found
-    return metrics.sample_drift(run.records(), run.vectors(), run.controls(), tap=run.tap).assign(model=found[0])
+    records = run.records()
+    records = records[records["family"] != "blank"]
+    return metrics.sample_drift(records, run.vectors(), run.controls(), tap=run.tap).assign(model=found[0])
 
 
 def _grid(dataset: str) -> Item:
@@ -171,7 +173,8 @@ STATES = [
     Item("HI Figure 1: drift against its controls", INSIDE, "Cosine distance of the last context token from the base "
          "image's, one number a sample, of the largest run; controls: its question on other images, other samples.",
          _drift_samples, figure=lambda table: figures.plot_drift_histograms(table), show_table=False),
-    Item("HI Table 3: distance of states", INSIDE, "Mean cosine and L2 distance to the base state, by probe.", _states,
+    Item("HI Table 3: distance of states", INSIDE,
+         "Mean cosine similarity to the base state, and L2 distance from it, by probe.", _states,
          "dataset model family images " + " ".join(f"cos_{probe}" for probe in PROBES) + " "
          + " ".join(f"L2_{probe}" for probe in PROBES), few),
     Item("HI Table 4: drift against control, cosine", INSIDE, "Free multiple-choice answer; control: other samples' "

@@ -97,9 +97,13 @@ def _again(given: argparse.Namespace) -> list[str]:
 
 def _show(table: pd.DataFrame, csv: str | None = None, whole: pd.DataFrame | None = None) -> None:
     with pd.option_context("display.max_columns", None, "display.width", None, "display.max_colwidth", 60):
-        print(table.to_string(index=False, na_rep="", float_format=lambda value: f"{value:.3g}"))
+        print(table.to_string(index=False, na_rep="", float_format=_fraction))
     if csv:
         (table if whole is None else whole).to_csv(csv, index=False)
+
+
+def _fraction(value: float) -> str:
+    return "< 0.01" if 0 < value < 0.01 else f"{value:.3g}"
 
 
 def _positive(text: str) -> int:

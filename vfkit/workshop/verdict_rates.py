@@ -221,7 +221,7 @@ WORLDS: dict[str, tuple[Reader, set[str]]] = {
     "attack: flips as its noise does": (_attacked(0.3, 0.3), set()),
     "what flips most: all families 20 %": (_worst(_EVEN), set()),
     "calibration: confidence is accuracy": (_sure(1, 1), {GAPS[2]}),
-    "calibration: too sure, and no surer under perturbation": (_sure(3, 3, "change_verdict"), {CHANGES[2]}),
+    "calibration: too sure, and no surer under perturbation": (_sure(3, 3, "gap_change_verdict"), {CHANGES[2]}),
     "severity: states pass their control and answers flip at angles drawn alike": (
         _first((4, 70), (4, 70)),
         {LEADS[2]},
@@ -295,7 +295,7 @@ LADDERS: dict[str, tuple[str, dict[str, Reader]]] = {
     "calibration: overconfident": (GAPS[0], _ladder("scores times {:g}", lambda by: _sure(by, by), 1.5, 2, 3, 4)),
     "calibration: surer under perturbation": (
         CHANGES[0],
-        _ladder("scores times {:g}", lambda by: _sure(1, by, "change_verdict"), 1.5, 2, 3, 4),
+        _ladder("scores times {:g}", lambda by: _sure(1, by, "gap_change_verdict"), 1.5, 2, 3, 4),
     ),
     "severity: hidden instability precedes flips": (
         LEADS[0],

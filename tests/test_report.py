@@ -1,5 +1,8 @@
 """Both papers' tables and figures over all finished runs (vfkit.report), and tables that LaTeX takes as they are."""
 
+import shutil
+
+import made_up
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -7,7 +10,7 @@ import pytest
 from stored import STORED
 
 import vfkit
-from vfkit import figures, report
+from vfkit import figures, paper, report
 from vfkit.figures.style import PAGE
 from vfkit.output import Output, latex, save
 
@@ -54,6 +57,34 @@ def test_what_no_run_has_is_one_line(tmp_path, monkeypatch):
     report.present(output, collected, items, lambda table: pytest.fail("a table of nothing"))
     assert len(notes) == len(items) and all(": needs a finished run" in note for note in notes)
     assert not output.saved
+
+
+def test_a_run_without_rows_is_named_and_left_out(tmp_path):
+    frames = made_up.natural("qwen3vl_2b", "seedbench", 40, 1, probes=False)
+    for model in ("qwen3vl_2b", "gemma3_4b", "gemma3_12b"):
+        folder = made_up.write_run(tmp_path, {"model": model, "dataset": "seedbench"}, **frames)
+    shutil.rmtree(folder / "records")
+    failed = tmp_path / "perturbation" / "gemma3_4b" / "seedbench" / "000000000000" / "run.json"
+    failed.write_text(failed.read_text().replace('"failed": 0', '"failed": 40'))
+    with pytest.warns(UserWarning, match="no records") as told:
+        collected = report.Collected(vfkit.open_runs(tmp_path))
+    assert len(told) == 2 and list(collected.runs["natural"]) == [("seedbench", "qwen3vl_2b")]
+    assert len(paper.verdicts(collected.sweep)) == 925
+
+
+def test_figures_of_twelve_models_fit_on_a_page(tmp_path):
+    frames = made_up.vfat("GPT-5.1")
+    few = frames["records"]["sample_id"].unique()[:60]
+    frames = {kind: frame[frame["sample_id"].isin(few)] for kind, frame in frames.items()}
+    for model in paper.VFAT_MODELS:
+        made_up.write_run(tmp_path, {"model": model, "dataset": "vfat", "study": "vfat"}, **frames)
+    collected = report.Collected(vfkit.open_runs(tmp_path))
+    drawn = [item for item in report.vfat_items(collected) if item.figure is not None]
+    assert len(drawn) == 4
+    for item in drawn:
+        fig = item.figure(item.table(collected))
+        assert fig.get_figheight() < 9, item.name  # inches
+        plt.close(fig)
 
 
 def test_rows_of_twelve_models_stay_apart():

@@ -1,5 +1,6 @@
 """Finished runs sorted by what they are about, and tables over all of them: no weights, no data sets, no torch."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
@@ -16,7 +17,8 @@ class Collected:
     """The runs of a report, one for each kind, data set and model: of several the one with most samples.
 
     Kinds: `natural` perturbations of multiple-choice questions, `inside` (the same with probes), `spectral` noise and
-    ablations, `attack`, `pope`, `vfat`. Subsets beside the first are left to `paper.verdicts`.
+    ablations, `attack`, `pope`, `vfat`. Subsets beside the first are left to `paper.verdicts`. A run without rows
+    (all its samples failed, or its records are not there) is named in a warning and left out.
 
     Args:
         runs: of `vfkit.open_runs`.
@@ -31,7 +33,7 @@ class Collected:
         for run in sorted(runs.runs.values(), key=lambda run: run.manifest["samples"]["done"]):
             config, model = run.config, about_run(run)
             kind = kind_of(config)
-            if kind not in found or config.study == "ask":
+            if kind not in found or config.study == "ask" or not _has_rows(run):
                 continue
             if config.subset and any((kind, config.dataset, model["model"]) == each for each in taken):
                 continue
@@ -84,3 +86,12 @@ class Collected:
     def params(self) -> dict[str, float]:
         """Billions of parameters by model."""
         return self.models.set_index("model")["params"].to_dict()
+
+
+def _has_rows(run: Run) -> bool:
+    """Whether a run has anything to tabulate; one that has not is named in a warning."""
+    samples = run.manifest["samples"]
+    there = samples["done"] > samples["failed"] and any((run.folder / "records").glob("*.parquet"))
+    if not there:
+        warnings.warn(f"{run.folder} has no records and is left out of the report", stacklevel=3)
+    return there

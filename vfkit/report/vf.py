@@ -55,10 +55,10 @@ def _items(collected: Collected, dataset: str, judge: Callable[..., str], severa
              "model params mode n items mAcc_mcq mAcc_oe mTDS VRS VRS_delta unanswered"),
         Item(f"VF{of} Figures 2a and 2b: accuracy", NEEDS, n, lambda _: scores,
              figure=lambda table: _accuracy(table, theirs, reading), show_table=False),
-        Item(f"VF{of} Figure 4: VRS by level", NEEDS, f"{n} Hollow: what VF's text says.", lambda _: scores,
-             figure=lambda table: figures.plot_vrs(table, theirs, reading), show_table=False),
+        Item(f"VF{of} Figure 4: VRS by level", NEEDS, f"{n} Hollow, of few models: what VF's text says.",
+             lambda _: scores, figure=lambda table: _vrs(table, theirs, reading), show_table=False),
         Item(f"VF{of} Figure 5: outcomes", NEEDS, f"{n} Vision, bias and other answers.", lambda _: scores,
-             figure=lambda table: figures.plot_outcomes(table, theirs, reading), show_table=False),
+             figure=lambda table: _outcomes(table, theirs, reading), show_table=False),
         Item(f"VF{of} Table 3 and Figure 6b: categories", NEEDS, f"{n} VF gives counts of items, no scores.",
              lambda _: categories, "model category n items mAcc mTDS VRS", None,
              lambda table: figures.plot_vfat_categories(table, reading=reading)),
@@ -80,3 +80,22 @@ def _accuracy(scores: pd.DataFrame, published: pd.DataFrame, reading: str) -> Fi
             table = table.merge(part.reset_index(), on=keys, how="left")
             labels[f"mAcc_{name}"] = f"Accuracy, {words} (%)"
     return figures.plot_models(table, labels, by="level")
+
+
+def _vrs(scores: pd.DataFrame, published: pd.DataFrame, reading: str) -> Figure:
+    """VRS by level as VF has it; of many models one row each, so that the figure stays on a page."""
+    own = scores[(scores["format"] == "all") & (scores["level"].isin(LEVELS) | scores["level"].eq("all"))]
+    if own["model"].nunique() <= RADAR:
+        return figures.plot_vrs(scores, published, reading)
+    levels = own.assign(level=own["level"].replace("all", "all levels"))
+    return figures.plot_models(levels, {"VRS": "VRS (1: sees all, is never trapped)"}, by="level", scale=1)
+
+
+def _outcomes(scores: pd.DataFrame, published: pd.DataFrame, reading: str) -> Figure:
+    """Outcomes by model and level; of many models, over all levels."""
+    own = scores[(scores["level"] == "all") & scores["format"].isin(FORMATS)]
+    if own["model"].nunique() <= RADAR:
+        return figures.plot_outcomes(scores, published, reading)
+    own = own.assign(format=own["format"].map(FORMATS))
+    labels = {"mAcc": "Vision (%)", "mTDS": "Bias (%)", "other_share": "Other (%)"}
+    return figures.plot_models(own, labels, by="format")

@@ -30,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(str(error))
     except KeyboardInterrupt:
         sys.exit("Stopped; what is finished is kept. The same command goes on.")
-    sys.exit(code)
+    if code:
+        sys.exit(code)
 
 
 def _plan(given: argparse.Namespace) -> int:

@@ -70,7 +70,7 @@ def test_notebook_has_one_parameters_cell_then_validates(path):
     cells = code_cells(path)
     at = [i for i, cell in enumerate(cells) if tagged(cell, "parameters")]
     assert len(at) == 1 and cells[at[0]]["source"].startswith(PARAMETERS)
-    assert "validate()" in cells[at[0] + 1]["source"]
+    assert "notebook.validate(" in cells[at[0] + 1]["source"]
     assert "finish(" in cells[-1]["source"]
 
 

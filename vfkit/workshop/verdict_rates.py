@@ -161,8 +161,8 @@ def _worst(shares: dict[str, float]):
 
     def make(rng) -> str:
         records = worlds.family_records(rng, 60, 2, shares).assign(category="c", n_options=4)
-        said = metrics.finding(records, "m", "d")
-        return next((family for family in shares if f"most is {family.replace('_', ' ')}" in said), "")
+        said = [line for line in metrics.finding(records, "m", "d").splitlines() if "which flips most." in line]
+        return next((family for family in shares for line in said if family.replace("_", " ") in line), "")
 
     return make
 

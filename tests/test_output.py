@@ -102,3 +102,15 @@ def test_a_table_without_rows_is_saved_too(tmp_path):
     table = pd.DataFrame({"family": pd.Series(dtype=object), "rate": pd.Series(dtype=float), "n": pd.Series(dtype=int)})
     for path in output.save(table, tmp_path, "none"):
         assert "family" in path.read_text()
+
+
+def test_counts_and_p_values_are_no_percentages():
+    table = pd.DataFrame({"ECE": [0.25], "ECE_p": [0.5], "only_first": [8], "change": [-1.5], "delta": [1349.6]})
+    assert output.readable(table).iloc[0].to_dict() == {
+        "ECE (%)": "25.0", "ECE p": "0.5", "only first": "8", "change": "-1.5", "delta": "1,350"
+    }  # fmt: skip
+
+
+def test_folded_rows_are_named_by_numbers_where_texts_do_not_tell_them_apart():
+    table = pd.DataFrame({"family": ["blur"] * 3, "strength": [1, 2, 3], "IFR": [0.0, 0.5, 0.0]})
+    assert "Nothing but 0 in strength 1, strength 3." in output.shown(table).note

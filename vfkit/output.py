@@ -221,7 +221,8 @@ def escaped(text: str) -> str:
 
 def _is_percent(name: str) -> bool:
     words = name.split("_")
-    return words[-1] not in ("p", "holm") and not _PERCENT.isdisjoint(words)
+    count = words[0] == "only" or words[-1] in ("p", "holm")  # `only_first` counts samples; p is no share
+    return not count and not _PERCENT.isdisjoint(words)
 
 
 def _is_end(name: str, table: pd.DataFrame) -> bool:

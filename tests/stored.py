@@ -4,6 +4,7 @@ import json
 from functools import cache
 from pathlib import Path
 
+import inside_rows
 import pandas as pd
 
 from vfkit import metrics
@@ -110,3 +111,14 @@ TABLES["by_case"] = (lambda *taken: metrics.by_case(metrics.flip_table, *taken),
 TABLES["by_model"] = (lambda *taken: metrics.by_model(metrics.flip_table, *taken), [several("records"), MODELS])
 TABLES["drift_summary"] = (lambda *taken: metrics.drift_summary(*taken, probes=["ans_open"]), INSIDE)
 TABLES["across_runs"] = (lambda *tables: metrics.across_runs(tables), [metrics.flip_table(*ONE)] * 2)
+_INSIDE = inside_rows.inside()
+for names, taken in (
+    ("layer_drift_table", _INSIDE["layers"]),
+    ("sensitivity_table", _INSIDE["layers"][:1]),
+    ("lens_table crossover_table crossovers", _INSIDE["lens"]),
+    ("attention_table attention_outcomes", _INSIDE["attention"]),
+    ("radius_rows radius_table", _INSIDE["radius"]),
+    ("flipping_eps", _INSIDE["radius"][1:]),
+    ("edit_reasons patch_table patch_contrasts knockout_table knockout_contrasts", _INSIDE["edits"]),
+):
+    TABLES |= {name: (getattr(metrics, name), taken) for name in names.split()}

@@ -5,56 +5,15 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from inside_rows import PATHS
+from inside_rows import edits as _edits
+from inside_rows import records as _records
 
 import vfkit
 from vfkit import figures, metrics
 from vfkit.images import open_images
 from vfkit.inside.attribute import Asked, attribute
 from vfkit.metrics.causes import RESTORES, UNDOES, patch_rows
-
-LAYERS, PATHS = range(5), {"image": (1, 1, 0.9, 0.2, 0), "region": (0.6, 0.5, 0.3, 0, 0), "answer": (0, 0, 0.1, 0.8, 1)}
-
-
-def _edits(n: int = 24, path: dict | None = None, undone: float = 0.8, chance: float = 0.05, seed: int = 0):
-    """Edits of `n` samples on `n` images, each with one flipped instance: what comes back by layer and place, and what
-    hiding the region, or random tokens, undoes."""
-    draw, rows = np.random.default_rng(seed), []
-    for i in range(n):
-        who = {"sample_id": f"s{i}", "image_id": f"i{i}", "family": "text_overlay", "instance": "text_overlay_B"}
-        who |= {"margin_base": 3.0, "margin_perturbed": -2.0 - draw.random(), "reason": "", "n_tokens": 4}
-        drop = who["margin_base"] - who["margin_perturbed"]
-        for layer in LAYERS:
-            for place, shares in (PATHS if path is None else path).items():
-                for donor, share in (("base", shares[layer]), ("random tokens", 0.0), ("other image", 0.0)):
-                    if donor != "random tokens" or place != "image":
-                        back = who["margin_perturbed"] + drop * (share + draw.normal(0, 0.05))
-                        row = {"kind": "patch", "into": "perturbed", "layer": layer, "last": layer, "place": place}
-                        rows.append(who | row | {"donor": donor, "base_margin": back})
-                row = {
-                    "kind": "patch",
-                    "into": "base",
-                    "layer": layer,
-                    "last": layer,
-                    "place": place,
-                    "donor": "perturbed",
-                }
-                rows.append(who | row | {"base_margin": 3.0 - drop * shares[layer]})
-        for place, share in (("region", undone), ("random tokens", chance), ("image", 0.5)):
-            for window in ((0, 4), (0, 2), (3, 4)):
-                row = {"kind": "knockout", "into": "perturbed", "layer": window[0], "last": window[1], "place": place}
-                rows.append(who | row | {"base_margin": 1.0 if draw.random() < share else -1.0})
-    return pd.DataFrame(rows)
-
-
-def _records(n: int, flips, instances=("text_overlay_B",), answer: int = 0) -> pd.DataFrame:
-    rows = []
-    for i in range(n):
-        who = {"sample_id": f"s{i}", "image_id": f"i{i}", "applicable": True, "category": "", "answer": answer}
-        who |= {"n_options": 4, "base_prediction": 0, "margin": 2.0, "base_margin": 2.0, "tied": False, "params": "{}"}
-        rows.append(who | {"family": "base", "instance": "base", "prediction": 0})
-        for name in instances:
-            rows.append(who | {"family": "text_overlay", "instance": name, "prediction": int(flips[i])})
-    return pd.DataFrame(rows)
 
 
 def test_restoration_is_what_was_planted():

@@ -143,7 +143,9 @@ def test_02_after_01_reads_nothing(tmp_path):
     done = _papermill("02_scaling", tmp_path, models="mini_llava_ov", datasets="mini_seed", **common)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "loading" not in _printed(tmp_path) and (folder / "run.json").read_bytes() == before
-    assert [path.parent for path in (tmp_path / "out").rglob("run.json")] == [folder]
+    for path in set((tmp_path / "out").rglob("run.json")) - {folder / "run.json"}:  # 01 reads blanks too
+        other = json.loads(path.read_text())
+        assert other["reused"] == other["samples"]["done"] == 5 and not any(other["counters"].values())
 
 
 @pytest.fixture
@@ -209,7 +211,13 @@ def test_a_wrong_name_fails_and_names_the_right_one(tmp_path, parameters, says):
 
 
 @pytest.mark.parametrize(
-    "file", sorted(set((ROOT / "params").glob("*.yaml")) - {ROOT / "params" / "models.yaml"}), ids=lambda f: f.stem
+    "file",
+    [
+        file
+        for file in sorted((ROOT / "params").glob("*.yaml"))
+        if file.stem not in ("models", "prompts") and "parts" not in yaml.safe_load(file.read_text())  # a study file
+    ],
+    ids=lambda file: file.stem,
 )
 def test_ready_made_parameters_are_parameters(file):
     cells = json.loads((ROOT / "notebooks" / "01_perturbation.ipynb").read_text())["cells"]

@@ -115,13 +115,19 @@ def _shown(sample: Sample) -> str:
 
 
 def _stratified(order: list[Sample], n: int) -> list[Sample]:
-    left = quotas(Counter(sample.category for sample in order), n)
-    chosen = []
-    for sample in order:
-        if left[sample.category]:
-            left[sample.category] -= 1
-            chosen.append(sample)
-    return chosen
+    """Take `n` of seeded order, of each category in proportion to its size: by whole items, but for the last."""
+    items: dict[Any, list[Sample]] = {}
+    for place, sample in enumerate(order):
+        items.setdefault(sample.meta.get("item", place), []).append(sample)
+    n_items = -(-n * len(items) // max(len(order), 1))  # rounded up
+    left = quotas(Counter(item[0].category for item in items.values()), n_items)
+    chosen: list[Sample] = []
+    rest: list[Sample] = []  # needed where the chosen items are smaller than others
+    for item in items.values():
+        taken = bool(left[item[0].category])
+        left[item[0].category] -= taken
+        (chosen if taken else rest).extend(item)
+    return (chosen + rest)[:n]
 
 
 def quotas(sizes: dict[str, int], n: int) -> dict[str, int]:

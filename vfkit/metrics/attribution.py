@@ -19,9 +19,9 @@ def attribution_finding(edits: pd.DataFrame, family: str = "text_overlay", model
         edits: of one run, all families. family: the perturbation. model: its name, for the sentence.
     """
     about = f"**{model + ', ' if model else ''}{family.replace('_', ' ')}**\n\n"
+    need(edits, "edits", "family", "kind", "reason")
     if edits.empty:
         return about + "- Neither patching nor knockout was measured."
-    need(edits, "edits", "family", "kind", "reason")
     claims = [entry_sentence(edits, family), knockout_sentence(edits, family), path_sentence(edits, family)]
     return about + "\n".join(f"- {claim}" for claim in claims if claim)
 

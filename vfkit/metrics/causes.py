@@ -81,7 +81,7 @@ def patch_contrasts(edits: pd.DataFrame, control: str = "random tokens") -> pd.D
     into = rows[rows["into"] == "perturbed"]
     pair = into[into["donor"] == "base"].merge(into[into["donor"] == control], on=keys, suffixes=("", "_control"))
     found = []
-    for (family, place, layer), own in pair.groupby(["family", "place", "layer"], sort=False):
+    for (family, place, layer), own in pair.groupby(["family", "place", "layer"]):
         images = own.groupby("image")[["gain", "gain_control"]].mean()
         moved = images["gain"] - images["gain_control"]
         ends = stats.mean(moved, moved.index).iloc[0]

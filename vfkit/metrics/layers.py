@@ -15,6 +15,7 @@ from vfkit.metrics.tabulate import correlation, count, distinct, mean, median, p
 CONTROL = "same_question"
 SHARES = ("on_image", "on_region", "on_region_base", "on_question", "on_first")
 _KEYS = ["sample_id", "instance"]
+_AT = ["layer", "point", "place"]
 _DISTANCES = ("cos", "l2", "cos_tokens", "l2_tokens")
 
 
@@ -43,7 +44,7 @@ def layer_drift_table(layers: pd.DataFrame, records: pd.DataFrame, distance: str
     moved = split_answers(moved.assign(strict=~moved["flip"]))
     others = layers[layers["family"] == CONTROL].rename(columns={"instance": "partner_id"})
     tables = []
-    for place in moved[["layer", "point", "place"]].drop_duplicates().itertuples(index=False):
+    for place in moved[_AT].drop_duplicates().sort_values(_AT).itertuples(index=False):
         rows = moved[(moved["layer"] == place[0]) & (moved["point"] == place[1]) & (moved["place"] == place[2])]
         own = others[(others["layer"] == place[0]) & (others["point"] == place[1]) & (others["place"] == place[2])]
         pairs = control_pairs(own, distance, about)
@@ -83,6 +84,8 @@ def crossovers(lens: pd.DataFrame, records: pd.DataFrame) -> pd.DataFrame:
     """
     rows = _of_layers(lens, records, "base_margin").sort_values("layer")
     grid = rows.pivot(index=["sample", "image", "family", "instance", "flip"], columns="layer", values="base_margin")
+    if grid.empty:
+        return grid.index.to_frame(index=False).assign(crossover=np.empty(0, dtype=int))
     sides = grid.to_numpy(float) > 0
     stays = np.logical_and.accumulate((sides == sides[:, -1:])[:, ::-1], axis=1)[:, ::-1]
     layers = grid.columns.to_numpy()

@@ -118,9 +118,10 @@ def _score(vlm, prompt: Prompt, answer, images, asked: dict[str, Tensor]) -> tup
 
 
 def _own_answer(vlm, inputs: dict[str, Tensor], ends: set[int], like: tuple[int, ...], slack: float) -> tuple[int, ...]:
-    """Tokens of the model's greedy answer: of `like`, read in one pass, those up to the first that is not within
-    `slack` of the best; then every step from scratch."""
+    """Tokens of the model's greedy answer: of `like`, read in one pass, those up to the first that ends the answer or
+    is not within `slack` of the best; then every step from scratch."""
     said = _followed(vlm, inputs, like, slack) if like else []
+    said = said[: next((i for i, token in enumerate(said, 1) if token in ends), None)]
     while len(said) < vlm.max_new_tokens and not (said and said[-1] in ends):
         (logp,) = log_probs(vlm, _states(vlm, extended(inputs, said))["post_norm"][-1:])
         best = int(logp.argmax())

@@ -10,8 +10,8 @@ numbers and 1 for a single image that differs. What is then done differs by the 
 - `mean`, any number: a t interval corrected for skew (Hall 1992); none where no image differs from another.
 - `effect`, a contrast of two means such as Cohen's d: the t interval, widened to hold the one corrected for skew, whose
   sign a few images decide; none where no image differs.
-- `difference` of two rates over the same images: as an effect, within [-1, 1]; where no image differs the same bound by
-  images as for a rate.
+- `difference` of two rates over the same images: as an effect, within what the numbers of images on which it is
+  positive, and negative, allow, as for a rate.
 - `correlation`: a t interval on Fisher's z scale; none below `CORRELATED` images.
 
 `vfkit.workshop.coverage` simulates how often they hold the truth.
@@ -33,7 +33,8 @@ def interval(value: float, without, kind: str, level: float = LEVEL, events=None
     Args:
         value: the estimate; without: its value without each image in turn.
         kind: of `KINDS`.
-        events, trials: of a rate, the events (where it is a plain share) and the instances of each image.
+        events, trials: of a rate, the events (where it is a plain share) and the instances of each image; of a
+            difference of two shares what each image adds to it, and its instances.
 
     Returns:
         NaN below `FEWEST` images (`CORRELATED` of a correlation), or where a value without an image is not defined.
@@ -71,7 +72,10 @@ def interval(value: float, without, kind: str, level: float = LEVEL, events=None
         if kind != "mean":
             ends = np.array([min(ends[0], value - reach * error), max(ends[1], value + reach * error)])
     if kind == "difference":
-        ends = np.clip(ends, -1, 1)
+        weight = 1.0 if events is None else np.max(trials) / np.mean(trials)
+        falls, rises = (n, n) if events is None else (np.sum(np.less(events, 0)), np.sum(np.greater(events, 0)))
+        bounds = -weight * upper(falls, n, tail), weight * upper(rises, n, tail)
+        ends = np.clip(ends, max(-1.0, min(bounds[0], value)), min(1.0, max(bounds[1], value)))
     low, high = ends
     return float(low), float(high)
 

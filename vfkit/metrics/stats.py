@@ -109,7 +109,11 @@ def of_sums(
     for i in np.flatnonzero((contributing >= FEWEST) & np.isfinite(value)):
         own = sums[:, (weight[..., i] != 0).any(axis=0), i]  # [column, contributing cluster]
         without = function(*(total[:, i, None] - own))
-        low[i], high[i] = interval(value[i], without, kind, level, own[0] if len(own) == 2 else None, own[-1])
+        events, trials = own[0] if len(own) == 2 else None, own[-1]
+        if kind == "difference" and len(own) == 4:
+            first, second = own[1] / own[1].mean(), own[3] / own[3].mean()
+            events, trials = own[0] / own[1].sum() - own[2] / own[3].sum(), max(first, second, key=np.max)
+        low[i], high[i] = interval(value[i], without, kind, level, events, trials)
     table = {"value": value, "low": low, "high": high, "clusters": contributing}
     return pd.DataFrame(table, index=pd.Index(names, name="group"))
 

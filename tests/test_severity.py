@@ -222,7 +222,7 @@ def test_the_figure_shows_the_table_and_the_finding_says_it():
     strict = metrics.onset_table(records, controls, percentile=50)
     text = metrics.severity_finding(table, onsets, strict)
     assert severity.LEADS[0] in text and "the median of other images" in text and "rotation at" in text
-    assert metrics.severity_finding(table[:0], onsets[:0]) == ""
+    assert "No image was read" in metrics.severity_finding(table[:0], onsets[:0])
     figures.plot_severity(table[:0], onsets[:0])
 
 
